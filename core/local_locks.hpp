@@ -1,0 +1,149 @@
+// local_locks: one scope on one node. Each lock, release, end and grant is a
+// sequence of single steps on the table and the ledgers; all the sequences are
+// here, because the order of the steps is what the interleavings are about.
+//
+//   lock, free        1 table: link record        2 ledger: enter
+//                     closed? -> 3 table: take out again
+//   lock, contended   1 ledger: list waiter       2 table: hang it
+//                     orphan queue? -> 3 table: assign a manager   4 start it
+//   grant (manager)   1 table: pop, link records  2 ledger: judge and enter
+//                     lost? -> 3 table: take out again      4 tell the client
+//   end (anybody)     1 judge   2 ledger: take waiter out   3 table: take it out
+//                     of its queue   4 tell the client
+//   release           1 table: take record out    2 ledger: take record out
+//   session's end     1 ledger: close, take all   2 each as in end or release
+//
+// A session's bit and a bucket's bit are never held together. An end that comes
+// before its waiter hangs (step 1 and 2 of lock) is seen by the hanging step,
+// which reads the waiter's word under the bucket's bit.
+//
+// Used by actors (scope, term_manager), by the workers of other nodes, and by
+// the simulator, each with a port of its own.
+//
+// Thread-safe; costs are those of the steps. Nothing here blocks.
+
+#pragma once
+
+#include "pawl/core/hold_record.hpp"
+#include "pawl/core/lock_table.hpp"
+#include "pawl/core/outcome.hpp"
+#include "pawl/core/session_ledger.hpp"
+#include "pawl/core/wait_queue.hpp"
+#include "pawl/core/waiter.hpp"
+
+namespace pawl {
+
+/// What the sequences need of the world outside core.
+class lock_port {
+public:
+  virtual ~lock_port();
+
+  /// Takes an idle manager, or makes one. Called without any bit held.
+  virtual manager_ref take_manager() = 0;
+
+  /// The manager's queue from now on is `q`; it looks at it first. Only now may
+  /// it touch the queue: before, the queue did not know its manager, and a
+  /// stray look would have detached it under the hands of its attacher.
+  virtual void start(manager_ref who, wait_queue& q) = 0;
+
+  /// Tells a manager to look. May be early, late, doubled, or for a queue that
+  /// it no longer has: then it does nothing.
+  virtual void look(manager_ref who) = 0;
+
+  /// A `whole` record has left its ledger: its request gives back what it
+  /// holds on all nodes. Called once per record.
+  virtual void release_whole(hold_owner& x) = 0;
+};
+
+class local_locks {
+public:
+  local_locks(const lock_table_options& options, lock_port& port);
+
+  // -- requests ---------------------------------------------------------------
+
+  /// Takes `what` for `who` without waiting. On `granted`, `hold` is the
+  /// record, owned by the caller. Otherwise `pending` (somebody is in the way:
+  /// ask again with a waiter), or `session_ended`.
+  [[nodiscard]] outcome try_lock(session_ledger& who, const term& what,
+                                 lock_mode mode, hold_record*& hold);
+
+  /// As `try_lock`, and recognises a session that holds the term already even
+  /// if others wait. `busy` instead of `pending`.
+  [[nodiscard]] outcome try_lock_covered(session_ledger& who, const term& what,
+                                         lock_mode mode, hold_record*& hold);
+
+  /// Asks with a waiter. The client keeps its own reference to it. Afterwards
+  /// the waiter is granted, ended or waits; in the first two cases it has been
+  /// settled, maybe by this call and on this stack.
+  void lock(waiter& w);
+
+  /// Ends a waiter. True if this call was the judge; then `settled()` has been
+  /// called, unless told not to. False: it was granted or had ended before, and
+  /// the judge calls `settled()`.
+  enum class tell : bool { no, yes };
+  bool end(waiter& w, outcome why, tell client = tell::yes);
+
+  // -- holds ------------------------------------------------------------------
+
+  /// Gives a hold up, on behalf of its owner, whose share ends here: the record
+  /// must not be used afterwards. False if the session's end has released it
+  /// already.
+  bool release(hold_record& r);
+
+  /// As `release`, for a grant that no client has seen: an upgrade falls back
+  /// to the prior mode.
+  void give_back(hold_record& r);
+
+  /// Makes the session's hold on the term shared. False if it is not held any
+  /// more.
+  bool downgrade(hold_record& r);
+
+  /// Puts a hold of a joining or healing peer into its row; see
+  /// lock_table::install. The record is entered into its session's ledger.
+  void install(const term& what, hold_record& r,
+               const std::function<void(hold_record&)>& conflict);
+
+  // -- managers ---------------------------------------------------------------
+
+  /// The manager `self` looks at its queue and does what there is to do, at
+  /// most `limit` grants. Returns whether it should look again soon.
+  struct manage_result {
+    bool more = false;
+    /// The queue is gone (and freed); the manager is idle.
+    bool idle = false;
+    std::uint32_t grants = 0;
+  };
+  manage_result manage(wait_queue& q, std::uint32_t limit);
+
+  // -- sessions ---------------------------------------------------------------
+
+  /// Ends a session: its waiters end with `why`, its direct and whole holds
+  /// are released. Parts stay with their workers. Idempotent. O(what it has).
+  void close(session_ledger& who, outcome why);
+
+  // -- access -----------------------------------------------------------------
+
+  [[nodiscard]] lock_table& table() noexcept {
+    return table_;
+  }
+
+  [[nodiscard]] const lock_table& table() const noexcept {
+    return table_;
+  }
+
+private:
+  void look(manager_ref who) {
+    if (who != 0)
+      port_.look(who);
+  }
+
+  void settle_granted(waiter& w);
+  void refuse(waiter& w, outcome why);
+  bool let_go(hold_record& r, bool to_prior);
+  static hold_record& new_record(session_ledger& who);
+
+  lock_table table_;
+  lock_port& port_;
+};
+
+} // namespace pawl

@@ -1,0 +1,922 @@
+#include "pawl/core/lock_table.hpp"
+
+#include "pawl/core/ensure.hpp"
+#include "pawl/core/session_ledger.hpp"
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include <sys/mman.h>
+
+namespace pawl {
+
+namespace {
+
+/// Rows outside their bucket, as a share of the buckets: above 1/4 (a load of
+/// about 0.8) buckets are split, below 1/32 (about 0.26) they are merged.
+constexpr std::int64_t split_share = 4;
+constexpr std::int64_t merge_share = 32;
+
+/// A stripe's count asks for a change of size at each multiple of this.
+constexpr std::int64_t adapt_every = 16;
+
+/// Buckets split or merged per change of size: more than what `adapt_every`
+/// new rows need, so the table keeps up.
+constexpr int adapt_steps = 128;
+
+} // namespace
+
+// -- the bucket's bit ---------------------------------------------------------
+
+class lock_table::locked_bucket {
+public:
+  /// The bucket of a hash.
+  locked_bucket(const lock_table& table, std::uint32_t hash) noexcept
+    : table_(const_cast<lock_table&>(table)) {
+    for (;;) {
+      index = index_of(hash, table_.extent_.load(std::memory_order_relaxed));
+      base = &table_.table_[index];
+      word = take_guard(base->word);
+      // A split or merge of this bucket needs its bit; so once it is taken and
+      // the extent still says this index, it goes on saying so.
+      if (index_of(hash, table_.extent_.load(std::memory_order_relaxed))
+          == index) [[likely]]
+        return;
+      drop_guard(base->word, word);
+    }
+  }
+
+  /// A bucket by index: for splits, merges and checks.
+  struct by_index {};
+  locked_bucket(const lock_table& table, by_index, std::size_t i) noexcept
+    : index(i), table_(const_cast<lock_table&>(table)) {
+    base = &table_.table_[index];
+    word = take_guard(base->word);
+  }
+
+  locked_bucket(const locked_bucket&) = delete;
+  locked_bucket& operator=(const locked_bucket&) = delete;
+
+  ~locked_bucket() {
+    drop_guard(base->word, word);
+    if (crowded) [[unlikely]]
+      table_.adapt();
+  }
+
+  /// The word of a row of this bucket, as it will be published.
+  [[nodiscard]] std::uint64_t get(const row& x) const noexcept {
+    return &x == base ? word : x.word.load(std::memory_order_relaxed);
+  }
+
+  void set(row& x, std::uint64_t next) noexcept {
+    if (&x == base)
+      word = next;
+    else
+      x.word.store(next, std::memory_order_relaxed);
+  }
+
+  row* base;
+  std::size_t index;
+  std::uint64_t word;
+  /// The number of rows outside their bucket calls for another size.
+  bool crowded = false;
+
+private:
+  lock_table& table_;
+};
+
+// -- construction -------------------------------------------------------------
+
+lock_table::lock_table(const lock_table_options& options)
+  : options_(options), floor_(options.floor), highest_seen_(options.floor) {
+  map_table();
+}
+
+lock_table::~lock_table() {
+  // Rows outside their bucket and long terms; there are none after an orderly
+  // end, when everything is released.
+  for (std::size_t i = 0; i < buckets(); ++i) {
+    locked_bucket b{*this, locked_bucket::by_index{}, i};
+    while (b.base->chain != nullptr)
+      remove_row(b, *b.base->chain);
+    if ((b.word & used_bit) != 0)
+      remove_row(b, *b.base);
+    b.crowded = false;
+  }
+  ::munmap(static_cast<void*>(table_), capacity_ * sizeof(row));
+}
+
+void lock_table::map_table() {
+  // Address space for the largest table; memory comes with use, page by page.
+  // Zero pages are empty buckets.
+  for (; capacity_ >= base_buckets; capacity_ /= 2) {
+    auto* memory = ::mmap(nullptr, capacity_ * sizeof(row),
+                          PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory != MAP_FAILED) {
+      table_ = static_cast<row*>(memory);
+      return;
+    }
+  }
+  throw std::bad_alloc{};
+}
+
+// -- acquire ------------------------------------------------------------------
+
+lock_table::verdict lock_table::try_acquire(const term& what, lock_mode mode,
+                                            hold_record& r) {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr) {
+    enter(b, add_row(b, what, hash), r, mode, access::join, {});
+    return verdict::granted;
+  }
+  auto word = b.get(*x);
+  auto how = access_of(*x, word, mode, *r.session);
+  // With a queue only what the session covers already goes in.
+  if (how == access::conflict
+      || ((word & queue_bit) != 0 && how == access::join))
+    return verdict::waits;
+  enter(b, *x, r, mode, how, {});
+  return verdict::granted;
+}
+
+lock_table::verdict lock_table::acquire_covered(const term& what,
+                                                lock_mode mode,
+                                                hold_record& r) {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr) {
+    enter(b, add_row(b, what, hash), r, mode, access::join, {});
+    return verdict::granted;
+  }
+  auto word = b.get(*x);
+  auto how = access_of(*x, word, mode, *r.session);
+  if (how == access::conflict)
+    return verdict::waits;
+  if (how == access::join && (word & queue_bit) != 0) {
+    auto held = false;
+    for (auto* h = x->queue->holders; h != nullptr && !held; h = h->row_next)
+      held = h->session == r.session;
+    if (!held)
+      return verdict::waits;
+  }
+  enter(b, *x, r, mode, how, {});
+  return verdict::granted;
+}
+
+lock_table::hang_result lock_table::acquire(waiter& w, bool may_hold) {
+  hang_result result;
+  auto hash = low(w.what().hash());
+  auto source = token_source{w.carried, w.adopt};
+  locked_bucket b{*this, hash};
+  if (w.state() != outcome::pending) {
+    // Its end came first, and found nothing to take out of a queue.
+    result.what = verdict::ended;
+    return result;
+  }
+  auto* x = find(b, hash, w.what());
+  if (x == nullptr) {
+    enter(b, add_row(b, w.what(), hash), *w.hold, w.mode(), access::join,
+          source);
+    return result;
+  }
+  auto word = b.get(*x);
+  auto how = access_of(*x, word, w.mode(), w.session());
+  auto held = false;
+  if (may_hold && (how == access::conflict || how == access::join)) {
+    auto* first = (word & queue_bit) != 0 ? x->queue->holders : x->holders;
+    for (auto* h = first; h != nullptr && !held; h = h->row_next)
+      held = h->session == &w.session();
+  }
+  if (how != access::conflict
+      && (how != access::join || held || (word & queue_bit) == 0)) {
+    enter(b, *x, *w.hold, w.mode(), how, source);
+    return result;
+  }
+  if (waiters_.load(std::memory_order_relaxed) >= options_.max_waiters) {
+    result.what = verdict::too_many_waiters;
+    return result;
+  }
+  w.upgrade = held;
+  auto& q = queue_for(b, *x, result);
+  if (held && !outrank(q, w, result)) {
+    result.what = verdict::deadlock;
+    return result;
+  }
+  if (result.loser != nullptr)
+    b.set(*x, b.get(*x) - one_waiter);
+  q.hang(w);
+  b.set(*x, b.get(*x) + one_waiter);
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  result.what = verdict::waits;
+  return result;
+}
+
+void lock_table::install(const term& what, hold_record& r,
+                         const std::function<void(hold_record&)>& conflict) {
+  auto hash = low(what.hash());
+  auto mode = r.mode.load(std::memory_order_relaxed);
+  auto token = r.token;
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr)
+    x = &add_row(b, what, hash);
+  auto word = b.get(*x);
+  auto* first = (word & queue_bit) != 0 ? x->queue->holders : x->holders;
+  for (auto* h = first; h != nullptr; h = h->row_next) {
+    auto other = h->mode.load(std::memory_order_relaxed);
+    if (h->session != r.session
+        && (other == lock_mode::exclusive || mode == lock_mode::exclusive))
+      conflict(*h);
+  }
+  auto row_mode = mode_of(word);
+  enter(b, *x, r, mode, access::join, {});
+  b.set(*x, with_mode(b.get(*x), stronger(row_mode, mode)));
+  r.token = token;
+  if (b.base->token < token)
+    b.base->token = token;
+  saw(token);
+}
+
+// -- release ------------------------------------------------------------------
+
+lock_table::end_of_hold lock_table::release(hold_record& r, bool to_prior) {
+  end_of_hold result;
+  locked_bucket b{*this, r.hash};
+  if (r.mode.load(std::memory_order_relaxed) == lock_mode::none)
+    return result;
+  result.done = true;
+  auto& x = find(b, r);
+  auto word = b.get(x) - one_holder;
+  auto queued = (word & queue_bit) != 0;
+  auto& first = queued ? x.queue->holders : x.holders;
+  (r.row_prev != nullptr ? r.row_prev->row_next : first) = r.row_next;
+  if (r.row_next != nullptr)
+    r.row_next->row_prev = r.row_prev;
+  r.row_next = nullptr;
+  r.row_prev = nullptr;
+  r.mode.store(lock_mode::none, std::memory_order_relaxed);
+  if (holders_of(word) == 0) {
+    b.set(x, with_mode(word, lock_mode::none));
+    if (!queued)
+      remove_row(b, x);
+    else
+      result.look = x.queue->want_look();
+    return result;
+  }
+  if (to_prior) {
+    auto left = lock_mode::none;
+    for (auto* h = first; h != nullptr; h = h->row_next)
+      left = stronger(left, h->mode.load(std::memory_order_relaxed));
+    if (left != mode_of(word) && queued)
+      result.look = x.queue->want_look();
+    word = with_mode(word, left);
+  }
+  // Only the upgrader's records may be left.
+  if (queued && x.queue->upgrader() != nullptr && result.look == 0)
+    result.look = x.queue->want_look();
+  b.set(x, word);
+  return result;
+}
+
+lock_table::end_of_hold lock_table::downgrade(hold_record& r) {
+  end_of_hold result;
+  locked_bucket b{*this, r.hash};
+  if (r.mode.load(std::memory_order_relaxed) == lock_mode::none)
+    return result;
+  result.done = true;
+  auto& x = find(b, r);
+  auto word = b.get(x);
+  if (mode_of(word) != lock_mode::exclusive)
+    return result;
+  auto queued = (word & queue_bit) != 0;
+  auto* first = queued ? x.queue->holders : x.holders;
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    h->mode.store(lock_mode::shared, std::memory_order_relaxed);
+  b.set(x, with_mode(word, lock_mode::shared));
+  if (queued && !x.queue->empty())
+    result.look = x.queue->want_look();
+  return result;
+}
+
+manager_ref lock_table::abandon(waiter& w) {
+  manager_ref look = 0;
+  auto hung = false;
+  {
+    locked_bucket b{*this, low(w.what().hash())};
+    if (w.queue != nullptr) {
+      hung = true;
+      auto& q = *w.queue;
+      auto& x = find(b, q);
+      auto was_first = q.front() == &w;
+      q.take_out(w);
+      b.set(x, b.get(x) - one_waiter);
+      // Those behind it can be kept waiting by it alone only if it was first.
+      if (was_first)
+        look = q.want_look();
+    }
+  }
+  if (hung) {
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+    w.unref();
+  }
+  return look;
+}
+
+void lock_table::raise(hold_record& r, fencing_token at_least) {
+  locked_bucket b{*this, r.hash};
+  if (b.base->token < at_least)
+    b.base->token = at_least;
+  if (r.mode.load(std::memory_order_relaxed) != lock_mode::none
+      && r.token < at_least)
+    r.token = at_least;
+  saw(at_least);
+}
+
+// -- managers -----------------------------------------------------------------
+
+void lock_table::assign(wait_queue& q, manager_ref manager) {
+  locked_bucket b{*this, q.hash};
+  ensure(q.manager == 0, "a queue is given one manager");
+  q.manager = manager;
+}
+
+lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
+  grant_batch out;
+  std::uint32_t granted = 0;
+  {
+    locked_bucket b{*this, q.hash};
+    q.look_pending = false;
+    auto& x = find(b, q);
+    auto before = q.size();
+    for (std::uint32_t i = 0; i < limit && !q.empty(); ++i) {
+      auto& w = *q.front();
+      auto how = access_of(x, b.get(x), w.mode(), w.session());
+      if (how == access::conflict)
+        break;
+      grant_front(b, x, q, w, how, out);
+    }
+    granted = before - q.size();
+    if (q.empty()) {
+      out.detached = true;
+      auto* holders = q.holders;
+      x.holders = holders;
+      b.set(x, b.get(x) & ~queue_bit);
+      if (holders == nullptr)
+        remove_row(b, x);
+    } else {
+      auto& w = *q.front();
+      out.more = access_of(x, b.get(x), w.mode(), w.session())
+                 != access::conflict;
+    }
+  }
+  if (granted > 0)
+    waiters_.fetch_sub(granted, std::memory_order_relaxed);
+  return out;
+}
+
+void lock_table::grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,
+                             access how, grant_batch& out) noexcept {
+  q.take_out(w);
+  b.set(x, b.get(x) - one_waiter);
+  enter(b, x, *w.hold, w.mode(), how, {w.carried, w.adopt});
+  w.queue_next = out.granted;
+  out.granted = &w;
+  // A session that waits elsewhere too may wait here too.
+  if (w.session().waits() > 1)
+    grant_covered(b, x, q, w.session(), out);
+}
+
+void lock_table::grant_covered(locked_bucket& b, row& x, wait_queue& q,
+                               const session_ledger& who,
+                               grant_batch& out) noexcept {
+  for (auto* w = q.front(); w != nullptr;) {
+    auto* next = w->queue_next;
+    if (&w->session() == &who && covers(mode_of(b.get(x)), w->mode())) {
+      q.take_out(*w);
+      b.set(x, b.get(x) - one_waiter);
+      auto how = mode_of(b.get(x)) == lock_mode::exclusive ? access::covered
+                                                           : access::join;
+      enter(b, x, *w->hold, w->mode(), how, {w->carried, w->adopt});
+      w->queue_next = out.granted;
+      out.granted = w;
+    }
+    w = next;
+  }
+}
+
+// -- tokens -------------------------------------------------------------------
+
+fencing_token lock_table::known_token(const term& what) const {
+  locked_bucket b{*this, low(what.hash())};
+  return current(*b.base);
+}
+
+void lock_table::raise_floor(fencing_token x) noexcept {
+  auto floor = floor_.load(std::memory_order_relaxed);
+  while (floor < x
+         && !floor_.compare_exchange_weak(floor, x,
+                                          std::memory_order_relaxed)) {
+    // retry
+  }
+  saw(x);
+}
+
+void lock_table::saw(fencing_token x) noexcept {
+  auto highest = highest_seen_.load(std::memory_order_relaxed);
+  while (highest < x
+         && !highest_seen_.compare_exchange_weak(highest, x,
+                                                 std::memory_order_relaxed)) {
+    // retry
+  }
+}
+
+fencing_token lock_table::current(const row& bucket) const noexcept {
+  auto floor = floor_.load(std::memory_order_relaxed);
+  return bucket.token > floor ? bucket.token : floor;
+}
+
+fencing_token lock_table::issue(row& bucket, token_source from) noexcept {
+  auto own = current(bucket);
+  fencing_token result = 0;
+  if (from.adopt && from.carried > own)
+    result = from.carried;
+  else
+    result = fencing::next(own > from.carried ? own : from.carried,
+                           options_.slot);
+  bucket.token = result;
+  if (from.carried != 0)
+    saw(result);
+  return result;
+}
+
+// -- queries ------------------------------------------------------------------
+
+lock_table::row_view lock_table::view(const term& what) const {
+  row_view result;
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  if (auto* x = find(b, hash, what)) {
+    auto word = b.get(*x);
+    result.mode = mode_of(word);
+    result.holders = static_cast<std::uint32_t>(holders_of(word));
+    result.waiters = static_cast<std::uint32_t>(waiters_of(word));
+    result.contended = (word & queue_bit) != 0;
+  }
+  return result;
+}
+
+void lock_table::for_each_holder(
+  const term& what, const std::function<void(const hold_record&)>& f) const {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr)
+    return;
+  auto queued = (b.get(*x) & queue_bit) != 0;
+  for (auto* h = queued ? x->queue->holders : x->holders; h != nullptr;
+       h = h->row_next)
+    f(*h);
+}
+
+void lock_table::for_each_waiter(const term& what,
+                                 const std::function<void(waiter&)>& f) const {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr || (b.get(*x) & queue_bit) == 0)
+    return;
+  for (auto* w = x->queue->front(); w != nullptr; w = w->queue_next)
+    f(*w);
+}
+
+std::size_t lock_table::rows() const {
+  std::size_t result = 0;
+  for (std::size_t i = 0; i < buckets(); ++i) {
+    locked_bucket b{*this, locked_bucket::by_index{}, i};
+    result += (b.word & used_bit) != 0;
+    for (auto* x = b.base->chain; x != nullptr; x = x->chain)
+      ++result;
+  }
+  return result;
+}
+
+void lock_table::check_invariants() const {
+  auto extent = buckets();
+  for (std::size_t i = 0; i < extent; ++i) {
+    locked_bucket b{*this, locked_bucket::by_index{}, i};
+    for (auto* x = b.base; x != nullptr; x = x->chain) {
+      auto word = b.get(*x);
+      if (x == b.base && (word & used_bit) == 0)
+        continue;
+      auto queued = (word & queue_bit) != 0;
+      auto* first = queued ? x->queue->holders : x->holders;
+      ensure((word & used_bit) != 0, "a row in a chain has a term");
+      ensure(index_of(x->hash, extent) == i, "I8: a row is in its bucket");
+      ensure(low(hash_bytes(term_of(*x))) == x->hash, "I8: its hash is right");
+      ensure(first != nullptr || queued, "I5: a row has a holder or a queue");
+      std::uint64_t holders = 0;
+      for (auto* h = first; h != nullptr; h = h->row_next) {
+        ++holders;
+        ensure(h->mode != lock_mode::none && h->hash == x->hash,
+               "a record in a row says so");
+        ensure(mode_of(word) != lock_mode::exclusive
+                 || h->session == first->session,
+               "I1: exclusive implies one session");
+      }
+      ensure(holders == holders_of(word), "I7: the holders are counted");
+      ensure((mode_of(word) == lock_mode::none) == (holders == 0),
+             "no mode without a holder");
+      if (queued) {
+        x->queue->check_invariants();
+        ensure(x->queue->size() == waiters_of(word),
+               "I7: the waiters are counted");
+        ensure(x->queue->hash == x->hash, "the queue is this row's");
+      } else {
+        ensure(waiters_of(word) == 0, "I7: nobody waits without a queue");
+      }
+    }
+  }
+}
+
+// -- steps under the bit ------------------------------------------------------
+
+lock_table::access lock_table::access_of(const row& x, std::uint64_t word,
+                                         lock_mode mode,
+                                         const session_ledger& who) noexcept {
+  auto held = mode_of(word);
+  if (held == lock_mode::none
+      || (held == lock_mode::shared && mode == lock_mode::shared))
+    return access::join;
+  auto* first = (word & queue_bit) != 0 ? x.queue->holders : x.holders;
+  if (held == lock_mode::exclusive)
+    return first->session == &who ? access::covered : access::conflict;
+  // Shared, asked exclusive. Stops at the first foreign record.
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    if (h->session != &who)
+      return access::conflict;
+  return access::upgrade;
+}
+
+void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
+                       access how, token_source from) noexcept {
+  auto word = b.get(x);
+  auto& first = (word & queue_bit) != 0 ? x.queue->holders : x.holders;
+  r.hash = x.hash;
+  r.mode.store(mode, std::memory_order_relaxed);
+  if (how == access::covered) {
+    r.token = first->token;
+  } else if (mode == lock_mode::exclusive) {
+    r.token = issue(*b.base, from);
+  } else {
+    r.token = first != nullptr ? first->token : current(*b.base);
+    if (r.token < from.carried)
+      r.token = from.carried;
+  }
+  r.row_prev = nullptr;
+  r.row_next = first;
+  if (first != nullptr)
+    first->row_prev = &r;
+  first = &r;
+  word += one_holder;
+  b.set(x, with_mode(word, stronger(mode_of(word), mode)));
+}
+
+bool lock_table::outrank(wait_queue& q, waiter& w,
+                         hang_result& result) noexcept {
+  // Two upgraders wait for each other. Where both sessions live on this node
+  // the younger is told at once; others are left to the search for cycles.
+  auto here = [this](const waiter& x) {
+    return x.session().id().home == options_.slot;
+  };
+  if (!here(w))
+    return true;
+  for (auto* u = q.front(); u != nullptr && u->upgrade; u = u->queue_next) {
+    if (!here(*u) || &u->session() == &w.session())
+      continue;
+    if (u->session().age() < w.session().age())
+      return false;
+    q.take_out(*u);
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+    result.loser = u;
+    return true;
+  }
+  return true;
+}
+
+wait_queue& lock_table::queue_for(locked_bucket& b, row& x,
+                                  hang_result& result) {
+  auto word = b.get(x);
+  if ((word & queue_bit) != 0)
+    return *x.queue;
+  auto* q = new (block_pool::take()) wait_queue;
+  q->holders = x.holders;
+  q->hash = x.hash;
+  x.queue = q;
+  b.set(x, word | queue_bit);
+  result.orphan = q;
+  return *q;
+}
+
+// -- rows of a bucket ---------------------------------------------------------
+
+namespace {
+
+/// A term that does not fit its row.
+struct heap_bytes {
+  std::byte* first;
+  std::uint32_t size;
+};
+
+} // namespace
+
+std::span<const std::byte> lock_table::term_of(const row& x) noexcept {
+  if (x.size != heap_term)
+    return {x.bytes, x.size};
+  heap_bytes away;
+  std::memcpy(&away, x.bytes, sizeof(away));
+  return {away.first, away.size};
+}
+
+lock_table::row* lock_table::find(const locked_bucket& b, std::uint32_t hash,
+                                  const term& what) noexcept {
+  auto wanted = what.bytes();
+  auto is_it = [&](const row& x) {
+    if (x.hash != hash)
+      return false;
+    auto bytes = term_of(x);
+    return bytes.size() == wanted.size()
+           && std::memcmp(bytes.data(), wanted.data(), wanted.size()) == 0;
+  };
+  if ((b.word & used_bit) != 0 && is_it(*b.base))
+    return b.base;
+  for (auto* x = b.base->chain; x != nullptr; x = x->chain)
+    if (is_it(*x))
+      return x;
+  return nullptr;
+}
+
+lock_table::row& lock_table::find(const locked_bucket& b,
+                                  const hold_record& r) noexcept {
+  // The list of the record ends at the row. Its head is looked for only if two
+  // terms of the bucket have the same hash.
+  row* found = nullptr;
+  auto ambiguous = false;
+  auto consider = [&](row& x) {
+    if (x.hash != r.hash)
+      return;
+    ambiguous = found != nullptr;
+    found = &x;
+  };
+  if ((b.word & used_bit) != 0)
+    consider(*b.base);
+  for (auto* x = b.base->chain; x != nullptr && !ambiguous; x = x->chain)
+    consider(*x);
+  if (!ambiguous) {
+    ensure(found != nullptr, "a hold record in a row has a row");
+    return *found;
+  }
+  auto* head = &r;
+  while (head->row_prev != nullptr)
+    head = head->row_prev;
+  auto leads = [&](row& x) {
+    return ((b.get(x) & queue_bit) != 0 ? x.queue->holders : x.holders) == head;
+  };
+  if ((b.word & used_bit) != 0 && leads(*b.base))
+    return *b.base;
+  for (auto* x = b.base->chain; x != nullptr; x = x->chain)
+    if (leads(*x))
+      return *x;
+  ensure(false, "a list of hold records belongs to a row");
+  __builtin_unreachable();
+}
+
+lock_table::row& lock_table::find(const locked_bucket& b,
+                                  const wait_queue& q) noexcept {
+  if ((b.word & queue_bit) != 0 && b.base->queue == &q)
+    return *b.base;
+  for (auto* x = b.base->chain; x != nullptr; x = x->chain)
+    if ((b.get(*x) & queue_bit) != 0 && x->queue == &q)
+      return *x;
+  ensure(false, "an attached queue belongs to a row");
+  __builtin_unreachable();
+}
+
+lock_table::row& lock_table::add_row(locked_bucket& b, const term& what,
+                                     std::uint32_t hash) {
+  auto bytes = what.bytes();
+  heap_bytes away{nullptr, static_cast<std::uint32_t>(bytes.size())};
+  if (bytes.size() > inline_term)
+    away.first = new std::byte[bytes.size()];
+  auto* x = b.base;
+  if ((b.word & used_bit) != 0) {
+    try {
+      x = new (block_pool::take()) row;
+    } catch (...) {
+      delete[] away.first;
+      throw;
+    }
+    x->chain = b.base->chain;
+    b.base->chain = x;
+    b.crowded |= count_overflow(b.index, 1);
+  }
+  x->holders = nullptr;
+  x->hash = hash;
+  if (away.first != nullptr) {
+    std::memcpy(away.first, bytes.data(), bytes.size());
+    std::memcpy(x->bytes, &away, sizeof(away));
+    x->size = heap_term;
+  } else {
+    std::memcpy(x->bytes, bytes.data(), bytes.size());
+    x->size = static_cast<std::uint8_t>(bytes.size());
+  }
+  b.set(*x, used_bit);
+  return *x;
+}
+
+void lock_table::remove_row(locked_bucket& b, row& x) noexcept {
+  if (x.size == heap_term)
+    delete[] term_of(x).data();
+  if (&x == b.base) {
+    b.word = 0;
+    return;
+  }
+  unchain(b, x);
+  x.~row();
+  block_pool::give(&x);
+}
+
+void lock_table::unchain(locked_bucket& b, row& x) noexcept {
+  auto** link = &b.base->chain;
+  while (*link != &x)
+    link = &(*link)->chain;
+  *link = x.chain;
+  b.crowded |= count_overflow(b.index, -1);
+}
+
+void lock_table::copy_row(const row& from, row& to) noexcept {
+  to.holders = from.holders; // or queue: both are one pointer
+  to.hash = from.hash;
+  to.size = from.size;
+  std::memcpy(to.bytes, from.bytes, sizeof(to.bytes));
+}
+
+/// Moves the row that lies in bucket `from` to bucket `to`, whose own place is
+/// free or for which `spare` is a block.
+void lock_table::move_base(locked_bucket& from, locked_bucket& to,
+                           row* spare) noexcept {
+  auto word = from.word;
+  if (spare == nullptr) {
+    copy_row(*from.base, *to.base);
+    to.word = word;
+  } else {
+    copy_row(*from.base, *spare);
+    spare->word.store(word, std::memory_order_relaxed);
+    spare->chain = to.base->chain;
+    to.base->chain = spare;
+    count_overflow(to.index, 1);
+  }
+  from.word = 0;
+}
+
+/// Moves a chained row to bucket `to`: into its own place if that is free.
+void lock_table::move_chained(locked_bucket& from, row& x,
+                              locked_bucket& to) noexcept {
+  auto** link = &from.base->chain;
+  while (*link != &x)
+    link = &(*link)->chain;
+  *link = x.chain;
+  count_overflow(from.index, -1);
+  if ((to.word & used_bit) == 0) {
+    copy_row(x, *to.base);
+    to.word = x.word.load(std::memory_order_relaxed);
+    x.~row();
+    block_pool::give(&x);
+    return;
+  }
+  x.chain = to.base->chain;
+  to.base->chain = &x;
+  count_overflow(to.index, 1);
+}
+
+// -- growing and shrinking ----------------------------------------------------
+
+bool lock_table::count_overflow(std::size_t index, int change) noexcept {
+  auto& rows = overflow_[index % stripes].rows;
+  auto now = rows.fetch_add(change, std::memory_order_relaxed) + change;
+  return now % adapt_every == 0;
+}
+
+std::int64_t lock_table::overflow() const noexcept {
+  std::int64_t result = 0;
+  for (const auto& x : overflow_)
+    result += x.rows.load(std::memory_order_relaxed);
+  return result;
+}
+
+void lock_table::adapt() noexcept {
+  // One thread at a time; the others go on with the table as it is.
+  if (resizing_.test_and_set(std::memory_order_acquire))
+    return;
+  auto extent = [this] { return static_cast<std::int64_t>(buckets()); };
+  for (int i = 0; i < adapt_steps && overflow() * split_share > extent(); ++i)
+    if (!split_one())
+      break;
+  for (int i = 0; i < adapt_steps && overflow() * merge_share < extent(); ++i)
+    if (!merge_one())
+      break;
+  resizing_.clear(std::memory_order_release);
+}
+
+std::size_t lock_table::trim(std::size_t steps) {
+  std::size_t done = 0;
+  if (resizing_.test_and_set(std::memory_order_acquire))
+    return done;
+  while (done < steps
+         && overflow() * merge_share < static_cast<std::int64_t>(buckets())
+         && merge_one())
+    ++done;
+  resizing_.clear(std::memory_order_release);
+  return done;
+}
+
+bool lock_table::split_one() noexcept {
+  auto extent = buckets();
+  if (extent >= capacity_)
+    return false;
+  auto level = std::bit_floor(extent);
+  locked_bucket from{*this, locked_bucket::by_index{}, extent - level};
+  locked_bucket to{*this, locked_bucket::by_index{}, extent};
+  auto moves = [&](const row& x) {
+    return (x.hash & (2 * level - 1)) == extent;
+  };
+  to.base->token = from.base->token;
+  if ((from.word & used_bit) != 0 && moves(*from.base))
+    move_base(from, to, nullptr);
+  for (auto* x = from.base->chain; x != nullptr;) {
+    auto* next = x->chain;
+    if (moves(*x))
+      move_chained(from, *x, to);
+    x = next;
+  }
+  // The place in the bucket is the cheap one: do not leave it empty.
+  if ((from.word & used_bit) == 0 && from.base->chain != nullptr)
+    move_chained(from, *from.base->chain, from);
+  extent_.store(extent + 1, std::memory_order_relaxed);
+  return true;
+}
+
+bool lock_table::merge_one() noexcept {
+  auto extent = buckets();
+  if (extent <= base_buckets)
+    return false;
+  auto last = extent - 1;
+  auto into = last - std::bit_floor(last);
+  {
+    locked_bucket to{*this, locked_bucket::by_index{}, into};
+    locked_bucket from{*this, locked_bucket::by_index{}, last};
+    if ((from.word & used_bit) != 0) {
+      row* spare = nullptr;
+      if ((to.word & used_bit) != 0) {
+        try {
+          spare = new (block_pool::take()) row;
+        } catch (...) {
+          return false; // no memory: the table stays as large as it is
+        }
+      }
+      move_base(from, to, spare);
+    }
+    while (from.base->chain != nullptr)
+      move_chained(from, *from.base->chain, to);
+    if (to.base->token < from.base->token)
+      to.base->token = from.base->token;
+    extent_.store(last, std::memory_order_relaxed);
+  }
+  if (last % buckets_per_page == 0)
+    return_page(last);
+  return true;
+}
+
+/// Gives the page of 64 buckets that begins at `first` back to the system. All
+/// of them are beyond the extent, hence empty. A thread that read the extent
+/// before may still want one of their bits, to find that it is in the wrong
+/// bucket; so each bit is held while the page is dropped, and is zero, that is
+/// free, when the page is next read.
+void lock_table::return_page([[maybe_unused]] std::size_t first) noexcept {
+#ifndef __SANITIZE_THREAD__
+  for (std::size_t i = 0; i < buckets_per_page; ++i)
+    static_cast<void>(take_guard(table_[first + i].word));
+  if (::madvise(static_cast<void*>(&table_[first]),
+                buckets_per_page * sizeof(row), MADV_DONTNEED)
+      == 0)
+    return;
+  for (std::size_t i = 0; i < buckets_per_page; ++i)
+    drop_guard(table_[first + i].word, 0);
+#endif
+}
+
+} // namespace pawl

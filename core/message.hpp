@@ -1,0 +1,183 @@
+// What the nodes of a scope say to each other. docs/PROTOCOL.md has the table
+// of who says what when; net/wire.hpp turns it into bytes.
+//
+// Every message travels inside a frame that names scope and link epoch, so
+// none of them repeats it. On one link messages of a scope arrive in the order
+// in which they were sent, requests behind everything else (see link).
+//
+// A message is a value that a peer made: it may be late, doubled, or wrong.
+// Receivers answer nonsense with a refusal, never with an assertion.
+
+#pragma once
+
+#include "pawl/core/fencing.hpp"
+#include "pawl/core/ids.hpp"
+#include "pawl/core/lock_mode.hpp"
+#include "pawl/core/outcome.hpp"
+#include "pawl/core/term.hpp"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace pawl {
+
+/// A term and the mode in which it is wanted or held.
+struct term_lock {
+  term what;
+  lock_mode mode = lock_mode::exclusive;
+  friend bool operator==(const term_lock&, const term_lock&) = default;
+};
+
+/// home -> node: take all these terms, in this (canonical) order, for this
+/// session. Answered by exactly one `granted` or `refused`, unless abandoned.
+struct request_message {
+  request_id id;
+  attempt_number attempt = 0;
+  session_id session;
+  session_age age;
+  std::vector<term_lock> terms;
+  /// The largest token that the home (or, at the other nodes, the lead) knows
+  /// for each term: the grant must be larger. Same length as `terms`.
+  std::vector<fencing_token> carried;
+  /// Whether the carried tokens are the lead's own grant: a node whose counters
+  /// are all smaller adopts them, instead of issuing larger ones.
+  bool adopt = false;
+  /// Refuse with `busy` instead of waiting.
+  bool no_wait = false;
+  friend bool operator==(const request_message&, const request_message&)
+    = default;
+};
+
+/// node -> home: all terms are held here; one token for each, in order.
+struct granted_message {
+  request_id id;
+  attempt_number attempt = 0;
+  std::vector<fencing_token> tokens;
+  friend bool operator==(const granted_message&, const granted_message&)
+    = default;
+};
+
+/// node -> home: nothing of this attempt is held or waits here any more.
+struct refused_message {
+  request_id id;
+  attempt_number attempt = 0;
+  outcome why = outcome::pending;
+  friend bool operator==(const refused_message&, const refused_message&)
+    = default;
+};
+
+/// home -> node: this attempt has ended. Whatever of it waits leaves, whatever
+/// of it is held is given back to its prior mode. Idempotent.
+struct abandon_message {
+  request_id id;
+  attempt_number attempt = 0;
+  friend bool operator==(const abandon_message&, const abandon_message&)
+    = default;
+};
+
+/// home -> node: the hold that came from this request is over, for the terms
+/// listed by index (all if empty). Idempotent.
+struct release_message {
+  request_id id;
+  std::vector<std::uint16_t> which;
+  friend bool operator==(const release_message&, const release_message&)
+    = default;
+};
+
+/// home -> node: the session's hold on this term of the request becomes shared;
+/// its token stays. Idempotent.
+struct downgrade_message {
+  request_id id;
+  std::uint16_t which = 0;
+  friend bool operator==(const downgrade_message&, const downgrade_message&)
+    = default;
+};
+
+/// home -> node: the request as a whole got these tokens; raise your counters
+/// to at least that and write them into the holds. Answered by `raised`.
+struct raise_message {
+  request_id id;
+  attempt_number attempt = 0;
+  std::vector<fencing_token> tokens;
+  friend bool operator==(const raise_message&, const raise_message&) = default;
+};
+
+/// node -> home.
+struct raised_message {
+  request_id id;
+  attempt_number attempt = 0;
+  friend bool operator==(const raised_message&, const raised_message&)
+    = default;
+};
+
+/// node -> home: the hold that came from this request was taken away here, by
+/// a hold with a larger token (a heal), or by an operator.
+struct lost_message {
+  request_id id;
+  std::uint16_t which = 0;
+  friend bool operator==(const lost_message&, const lost_message&) = default;
+};
+
+/// Both ways: this scope is now open here. Sent for each open scope when a
+/// link comes up, and when a scope is opened. Answered by `hand_over`.
+struct scope_opened_message {
+  /// What the nodes of a scope must agree on; see scope options.
+  std::uint64_t fingerprint = 0;
+  friend bool operator==(const scope_opened_message&,
+                         const scope_opened_message&)
+    = default;
+};
+
+/// Both ways: this scope is closed here.
+struct scope_closed_message {
+  friend bool operator==(const scope_closed_message&,
+                         const scope_closed_message&)
+    = default;
+};
+
+/// An `every_node` hold as its home hands it over to a node that joins.
+struct handed_over {
+  request_id id;
+  attempt_number attempt = 0;
+  session_id session;
+  session_age age;
+  std::vector<term_lock> terms;
+  std::vector<fencing_token> tokens;
+  friend bool operator==(const handed_over&, const handed_over&) = default;
+};
+
+/// Answer to `scope_opened`: all `every_node` holds of the sender's sessions.
+/// From here on the sender's view contains the receiver. Comes before any
+/// request of the sender in this link epoch.
+struct hand_over_message {
+  /// False: the sender has not opened the scope, and is not in the view.
+  bool open = true;
+  std::vector<handed_over> holds;
+  /// The largest token that the sender knows to have been issued by anybody,
+  /// as the receiver's floor.
+  fencing_token floor = 0;
+  friend bool operator==(const hand_over_message&, const hand_over_message&)
+    = default;
+};
+
+/// Answer to `hand_over`: all of it is installed.
+struct hand_over_ack_message {
+  std::uint32_t installed = 0;
+  friend bool operator==(const hand_over_ack_message&,
+                         const hand_over_ack_message&)
+    = default;
+};
+
+using message
+  = std::variant<request_message, granted_message, refused_message,
+                 abandon_message, release_message, downgrade_message,
+                 raise_message, raised_message, lost_message,
+                 scope_opened_message, scope_closed_message, hand_over_message,
+                 hand_over_ack_message>;
+
+/// The word for a message, as in docs/PROTOCOL.md and in logs.
+std::string_view name_of(const message& x) noexcept;
+
+} // namespace pawl

@@ -1,0 +1,299 @@
+#include "pawl/core/session_ledger.hpp"
+
+#include "pawl/core/ensure.hpp"
+
+#include <new>
+
+namespace pawl {
+
+namespace {
+
+/// One chain, without allocation, up to this many records.
+constexpr std::uint32_t small = 16;
+
+/// Then more chains when they hold more than this many records on average.
+constexpr std::uint32_t max_chain = 4;
+
+} // namespace
+
+void lamport_clock::raise(std::uint64_t seen) noexcept {
+  auto now = value_.load(std::memory_order_relaxed);
+  while (now <= seen
+         && !value_.compare_exchange_weak(now, seen + 1,
+                                          std::memory_order_relaxed)) {
+    // retry
+  }
+}
+
+session_ledger::session_ledger(session_id id, const lamport_clock& clock,
+                               const void* party) noexcept
+  : chains_(&first_chain_), id_(id), clock_(clock), party_(party) {
+  // nop
+}
+
+session_ledger::~session_ledger() {
+  if (chains_ != &first_chain_)
+    delete[] chains_;
+}
+
+// -- life ---------------------------------------------------------------------
+
+void session_ledger::ref() noexcept {
+  auto word = take_guard(word_);
+  ensure(word >= one, "a session is referenced while it lives");
+  drop_guard(word_, word + one);
+}
+
+bool session_ledger::try_ref() noexcept {
+  auto word = take_guard(word_);
+  auto alive = word >= one;
+  drop_guard(word_, alive ? word + one : word);
+  return alive;
+}
+
+void session_ledger::unref() noexcept {
+  unlock_minus_one(take_guard(word_));
+}
+
+void session_ledger::unlock_minus_one(std::uint64_t word) noexcept {
+  ensure(word >= one, "a session's count does not fall below zero");
+  auto last = word < 2 * one;
+  drop_guard(word_, word - one);
+  if (last)
+    last_gone();
+}
+
+session_ledger::contents session_ledger::close() noexcept {
+  contents result;
+  auto word = take_guard(word_);
+  result.was_open = (word & closed_bit) == 0;
+  for (std::uint32_t i = 0; i <= mask_; ++i) {
+    for (auto* r = chains_[i]; r != nullptr;) {
+      auto* next = r->session_next;
+      if (r->what != hold_record::kind::part) {
+        unlink(*r);
+        r->parties.fetch_add(1, std::memory_order_relaxed);
+        r->session_next = result.holds;
+        result.holds = r;
+      }
+      r = next;
+    }
+  }
+  while (waiting_ != nullptr) {
+    auto* w = waiting_;
+    unlink(*w);
+    w->session_next = result.waits;
+    result.waits = w;
+  }
+  drop_guard(word_, word | closed_bit);
+  return result;
+}
+
+// -- waits --------------------------------------------------------------------
+
+bool session_ledger::enter_wait(waiter& w) noexcept {
+  auto word = take_guard(word_);
+  if ((word & closed_bit) != 0) {
+    drop_guard(word_, word);
+    return false;
+  }
+  w.ref();
+  w.entered = true;
+  w.session_prev = nullptr;
+  w.session_next = waiting_;
+  if (waiting_ != nullptr)
+    waiting_->session_prev = &w;
+  waiting_ = &w;
+  waits_.store(waits_.load(std::memory_order_relaxed) + 1,
+               std::memory_order_relaxed);
+  drop_guard(word_, word);
+  return true;
+}
+
+void session_ledger::leave_wait(waiter& w) noexcept {
+  auto word = take_guard(word_);
+  auto listed = w.entered;
+  if (listed)
+    unlink(w);
+  drop_guard(word_, word);
+  if (listed)
+    w.unref();
+}
+
+// -- holds --------------------------------------------------------------------
+
+bool session_ledger::enter(hold_record& r) noexcept {
+  auto word = take_guard(word_);
+  if ((word & closed_bit) != 0) {
+    drop_guard(word_, word);
+    return false;
+  }
+  link(r);
+  drop_guard(word_, word + one);
+  return true;
+}
+
+outcome session_ledger::settle(waiter& w, bool& won) noexcept {
+  auto word = take_guard(word_);
+  if ((word & closed_bit) != 0) {
+    won = w.judge(outcome::session_ended);
+    drop_guard(word_, word);
+    return w.state();
+  }
+  won = w.judge(outcome::granted);
+  if (!won) {
+    drop_guard(word_, word);
+    return w.state();
+  }
+  auto listed = w.entered;
+  if (listed)
+    unlink(w);
+  for (auto* r = w.hold; r != nullptr;) {
+    link(*r);
+    word += one;
+    r = r->what == hold_record::kind::whole ? r->row_next : nullptr;
+  }
+  drop_guard(word_, word);
+  if (listed)
+    w.unref();
+  return outcome::granted;
+}
+
+bool session_ledger::leave(hold_record& r) noexcept {
+  auto word = take_guard(word_);
+  if (!r.entered) {
+    drop_guard(word_, word);
+    return false;
+  }
+  unlink(r);
+  unlock_minus_one(word);
+  return true;
+}
+
+void session_ledger::drop(hold_record& r) noexcept {
+  // Acquire and release: the last party must see what the others did.
+  if (r.parties.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  auto* session = r.session;
+  hold_record::free(&r);
+  session->unref();
+}
+
+// -- queries ------------------------------------------------------------------
+
+bool session_ledger::may_hold(std::uint32_t hash) noexcept {
+  auto word = take_guard(word_);
+  auto found = false;
+  for (auto* r = chains_[hash & mask_]; r != nullptr && !found;
+       r = r->session_next)
+    found = r->hash == hash;
+  drop_guard(word_, word);
+  return found;
+}
+
+void session_ledger::age(const session_age& x) noexcept {
+  auto word = take_guard(word_);
+  foreign_age_ = true;
+  lamport_.store(x.lamport, std::memory_order_relaxed);
+  drop_guard(word_, word);
+}
+
+void session_ledger::check_invariants() const {
+  auto word = take_guard(word_);
+  std::uint32_t records = 0;
+  std::uint32_t clients = 0;
+  for (std::uint32_t i = 0; i <= mask_; ++i) {
+    for (auto* r = chains_[i]; r != nullptr; r = r->session_next) {
+      ++records;
+      clients += r->what != hold_record::kind::part;
+      ensure(r->entered && r->session == this, "L3: a listed record says so");
+      ensure((r->hash & mask_) == i, "L3: a record is in its chain");
+    }
+  }
+  std::uint32_t waits = 0;
+  for (auto* w = waiting_; w != nullptr; w = w->session_next) {
+    ++waits;
+    ensure(w->entered, "a listed waiter says so");
+  }
+  ensure((word & closed_bit) == 0 || (clients == 0 && waits == 0),
+         "L1: a closed ledger lists nothing of its clients");
+  ensure(word / one >= records + waits, "L2: the count covers what is listed");
+  ensure(records == holds() && waits == this->waits(), "the counts are right");
+  ensure(foreign_age_
+           || (age().lamport == session_age::holds_nothing) == (records == 0),
+         "L4: who holds nothing has no age");
+  drop_guard(word_, word);
+}
+
+// -- helpers, under the bit ---------------------------------------------------
+
+void session_ledger::link(hold_record& r) noexcept {
+  auto count = holds() + 1;
+  holds_.store(count, std::memory_order_relaxed);
+  if (count == 1 && !foreign_age_)
+    lamport_.store(clock_.now(), std::memory_order_relaxed);
+  if (count > small && count > max_chain * (mask_ + 1)) [[unlikely]]
+    grow();
+  auto& first = chains_[r.hash & mask_];
+  r.entered = true;
+  r.session_prev = nullptr;
+  r.session_next = first;
+  if (first != nullptr)
+    first->session_prev = &r;
+  first = &r;
+}
+
+void session_ledger::unlink(hold_record& r) noexcept {
+  (r.session_prev != nullptr ? r.session_prev->session_next
+                             : chains_[r.hash & mask_])
+    = r.session_next;
+  if (r.session_next != nullptr)
+    r.session_next->session_prev = r.session_prev;
+  r.entered = false;
+  auto count = holds() - 1;
+  holds_.store(count, std::memory_order_relaxed);
+  if (count > 0)
+    return;
+  if (!foreign_age_)
+    lamport_.store(session_age::holds_nothing, std::memory_order_relaxed);
+  if (chains_ != &first_chain_) {
+    delete[] chains_;
+    chains_ = &first_chain_;
+    first_chain_ = nullptr;
+    mask_ = 0;
+  }
+}
+
+void session_ledger::unlink(waiter& w) noexcept {
+  (w.session_prev != nullptr ? w.session_prev->session_next : waiting_)
+    = w.session_next;
+  if (w.session_next != nullptr)
+    w.session_next->session_prev = w.session_prev;
+  w.entered = false;
+  waits_.store(waits() - 1, std::memory_order_relaxed);
+}
+
+void session_ledger::grow() noexcept {
+  auto size = (mask_ + 1) * 8;
+  auto* fresh = new (std::nothrow) hold_record*[size]();
+  if (fresh == nullptr)
+    return; // longer chains, nothing else
+  for (std::uint32_t i = 0; i <= mask_; ++i) {
+    for (auto* r = chains_[i]; r != nullptr;) {
+      auto* next = r->session_next;
+      auto& first = fresh[r->hash & (size - 1)];
+      r->session_prev = nullptr;
+      r->session_next = first;
+      if (first != nullptr)
+        first->session_prev = r;
+      first = r;
+      r = next;
+    }
+  }
+  if (chains_ != &first_chain_)
+    delete[] chains_;
+  chains_ = fresh;
+  mask_ = size - 1;
+}
+
+} // namespace pawl

@@ -1,0 +1,53 @@
+#include "pawl/core/wait_queue.hpp"
+
+#include "pawl/core/ensure.hpp"
+
+namespace pawl {
+
+void wait_queue::hang(waiter& w) noexcept {
+  ensure(w.queue == nullptr, "a waiter hangs on one queue");
+  w.ref();
+  w.queue = this;
+  // The place: behind the last one, or behind the last upgrade.
+  auto* before = tail_;
+  if (w.upgrade) {
+    before = nullptr;
+    for (auto* x = head_; x != nullptr && x->upgrade; x = x->queue_next)
+      before = x;
+  }
+  auto* after = before != nullptr ? before->queue_next : head_;
+  w.queue_prev = before;
+  w.queue_next = after;
+  (before != nullptr ? before->queue_next : head_) = &w;
+  (after != nullptr ? after->queue_prev : tail_) = &w;
+  ++size_;
+}
+
+void wait_queue::take_out(waiter& w) noexcept {
+  ensure(w.queue == this, "a waiter is taken out of the queue it hangs on");
+  (w.queue_prev != nullptr ? w.queue_prev->queue_next : head_) = w.queue_next;
+  (w.queue_next != nullptr ? w.queue_next->queue_prev : tail_) = w.queue_prev;
+  w.queue = nullptr;
+  w.queue_next = nullptr;
+  w.queue_prev = nullptr;
+  --size_;
+}
+
+void wait_queue::check_invariants() const {
+  std::uint32_t length = 0;
+  bool in_upgrades = true;
+  const waiter* before = nullptr;
+  for (auto* x = head_; x != nullptr; x = x->queue_next) {
+    ++length;
+    ensure(x->queue == this, "Q2: each waiter points to its queue");
+    ensure(x->queue_prev == before, "the list is linked both ways");
+    ensure(in_upgrades || !x->upgrade, "Q3: upgrades come first");
+    in_upgrades = x->upgrade;
+    before = x;
+  }
+  ensure(tail_ == before, "the tail is the last waiter");
+  ensure(length == size_, "Q1: the size is the length of the list");
+  ensure(!look_pending || manager != 0, "Q4: only a manager can be told");
+}
+
+} // namespace pawl

@@ -1,0 +1,87 @@
+// wait_queue: one contended term. Who waits, who is next, who manages it.
+//
+//   (no queue) --attach: the first waiter hangs--> orphan --assign--> managed
+//        ^                                                              |
+//        +-------------- detach: empty, found by its manager -----------+
+//
+//   orphan:   the thread that attached it is about to give it a manager, which
+//             looks first. Nobody else needs to wake anybody.
+//   managed:  only its manager grants. Whoever may have made the head grantable
+//             sets `look_pending` and, if it was clear, sends one "look".
+//
+// The order is the order of the list: a place in it is a ticket. An upgrade
+// hangs in front, behind other upgrades. Everything here is guarded by the bit
+// of the row's bucket; the queue is handed to the manager's pool when detached.
+//
+// Invariants: Q1 size is the length of the list. Q2 each waiter of the list
+// points to this queue. Q3 upgrades are a prefix of the list. Q4 look_pending
+// implies managed.
+
+#pragma once
+
+#include "pawl/core/hold_record.hpp"
+#include "pawl/core/waiter.hpp"
+
+#include <cstdint>
+
+namespace pawl {
+
+/// An actor that grants contended rows, as a number: its place among the
+/// managers of its scope. 0 is none.
+using manager_ref = std::uint32_t;
+
+class wait_queue {
+public:
+  // -- events (under the bucket's bit) ----------------------------------------
+
+  /// Takes the last place, or for an upgrade the place behind the other
+  /// upgrades. The queue keeps a reference to the waiter.
+  void hang(waiter& w) noexcept;
+
+  /// Takes a waiter out, wherever it is. The caller gets the reference.
+  void take_out(waiter& w) noexcept;
+
+  /// Somebody should look: returns the manager to be told, or 0 if it has
+  /// been told already or does not exist yet (it looks first).
+  [[nodiscard]] manager_ref want_look() noexcept {
+    if (manager == 0 || look_pending)
+      return 0;
+    look_pending = true;
+    return manager;
+  }
+
+  // -- queries ----------------------------------------------------------------
+
+  [[nodiscard]] waiter* front() const noexcept {
+    return head_;
+  }
+
+  [[nodiscard]] bool empty() const noexcept {
+    return head_ == nullptr;
+  }
+
+  [[nodiscard]] std::uint32_t size() const noexcept {
+    return size_;
+  }
+
+  /// The upgrade that stands first, or null.
+  [[nodiscard]] waiter* upgrader() const noexcept {
+    return head_ != nullptr && head_->upgrade ? head_ : nullptr;
+  }
+
+  void check_invariants() const;
+
+  // -- state beside the list --------------------------------------------------
+
+  hold_record* holders = nullptr; // the row's list, while the queue is attached
+  std::uint32_t hash = 0;
+  manager_ref manager = 0;
+  bool look_pending = false;
+
+private:
+  waiter* head_ = nullptr;
+  waiter* tail_ = nullptr;
+  std::uint32_t size_ = 0;
+};
+
+} // namespace pawl
