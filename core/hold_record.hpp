@@ -56,7 +56,8 @@ struct hold_record {
   hold_record* session_next = nullptr;
   hold_record* session_prev = nullptr;
   session_ledger* session = nullptr;
-  fencing_token token = 0;
+  /// Written under the bit of the row's bucket; its owner may read it without.
+  std::atomic<fencing_token> token{0};
   union {
     /// direct: the serial of the session, which lives on this node.
     std::uint64_t serial;
@@ -72,8 +73,15 @@ struct hold_record {
   /// Whether the ledger lists it.
   bool entered = false;
   /// Parties that still have a pointer to it: its owner, and who closes the
-  /// session meanwhile.
+  /// session or revokes the hold meanwhile. A further party is added only
+  /// under a bit under which the record is still listed.
   std::atomic<std::uint8_t> parties{1};
+  /// Set in `parties` when the hold was taken away from its owner.
+  static constexpr std::uint8_t lost_bit = 0x80;
+
+  [[nodiscard]] bool lost() const noexcept {
+    return (parties.load(std::memory_order_acquire) & lost_bit) != 0;
+  }
 
   // -- pooled -----------------------------------------------------------------
 

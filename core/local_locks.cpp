@@ -13,56 +13,75 @@ local_locks::local_locks(const lock_table_options& options, lock_port& port)
 
 // -- requests -----------------------------------------------------------------
 
-hold_record& local_locks::new_record(session_ledger& who) {
-  auto& r = *hold_record::make();
-  r.session = &who;
-  r.serial = who.id().serial;
+local_locks::fresh_record local_locks::new_record(session_ledger& who) {
+  fresh_record r{hold_record::make()};
+  r->session = &who;
+  r->serial = who.id().serial;
   return r;
 }
 
 outcome local_locks::try_lock(session_ledger& who, const term& what,
                               lock_mode mode, hold_record*& hold) {
-  auto& r = new_record(who);
-  if (table_.try_acquire(what, mode, r) != lock_table::verdict::granted) {
-    hold_record::free(&r);
+  auto fresh = new_record(who);
+  auto& r = *fresh;
+  if (table_.try_acquire(what, mode, r) != lock_table::verdict::granted)
     return outcome::pending;
-  }
   if (who.enter(r)) [[likely]] {
-    hold = &r;
+    hold = fresh.release();
     return outcome::granted;
   }
   look(table_.release(r, true).look);
-  hold_record::free(&r);
   return outcome::session_ended;
 }
 
 outcome local_locks::try_lock_covered(session_ledger& who, const term& what,
                                       lock_mode mode, hold_record*& hold) {
-  auto& r = new_record(who);
-  if (table_.acquire_covered(what, mode, r) != lock_table::verdict::granted) {
-    hold_record::free(&r);
+  auto fresh = new_record(who);
+  auto& r = *fresh;
+  auto found = table_.acquire_covered(what, mode, r);
+  look(found.look);
+  if (found.what != lock_table::verdict::granted)
     return who.closed() ? outcome::session_ended : outcome::busy;
-  }
   if (who.enter(r)) {
-    hold = &r;
+    hold = fresh.release();
     return outcome::granted;
   }
   look(table_.release(r, true).look);
-  hold_record::free(&r);
   return outcome::session_ended;
 }
 
+bool local_locks::enlist(waiter& w) {
+  if (w.session().enter_wait(w))
+    return true;
+  refuse(w, outcome::session_ended);
+  return false;
+}
+
 void local_locks::lock(waiter& w) {
+  if (enlist(w))
+    hang(w);
+}
+
+void local_locks::hang(waiter& w) {
   auto& who = w.session();
-  if (!who.enter_wait(w)) {
-    refuse(w, outcome::session_ended);
-    return;
+  // In this order: a request of the session that was listed when this one came
+  // either still has no record, or its record is listed by now.
+  auto may_hold = w.company
+                  || who.may_hold(lock_table::low(w.what().hash()));
+  lock_table::hang_result hung;
+  try {
+    hung = table_.acquire(w, may_hold);
+  } catch (...) {
+    who.leave_wait(w); // no memory for a row; nothing has changed there
+    throw;
   }
-  auto hung = table_.acquire(
-    w, who.may_hold(lock_table::low(w.what().hash())));
-  if (hung.loser != nullptr) {
-    refuse(*hung.loser, outcome::deadlock);
-    hung.loser->unref(); // the queue's
+  look(hung.look);
+  while (hung.losers != nullptr) {
+    auto* loser = hung.losers;
+    hung.losers = loser->queue_next;
+    loser->queue_next = nullptr;
+    refuse(*loser, outcome::deadlock);
+    loser->unref(); // the queue's
   }
   switch (hung.what) {
     case lock_table::verdict::granted:
@@ -71,11 +90,17 @@ void local_locks::lock(waiter& w) {
     case lock_table::verdict::deadlock:
       refuse(w, outcome::deadlock);
       break;
+    case lock_table::verdict::busy:
+      refuse(w, outcome::busy);
+      break;
     case lock_table::verdict::too_many_waiters:
       refuse(w, outcome::too_many_waiters);
       break;
-    case lock_table::verdict::waits:
     case lock_table::verdict::ended:
+      // Whoever ended it may have come before it was listed.
+      who.leave_wait(w);
+      break;
+    case lock_table::verdict::waits:
       break;
   }
   if (hung.orphan != nullptr) {
@@ -121,34 +146,51 @@ void local_locks::settle_granted(waiter& w) {
 
 // -- holds --------------------------------------------------------------------
 
-bool local_locks::release(hold_record& r) {
+release_result local_locks::release(hold_record& r) {
   if (r.what != hold_record::kind::whole)
     return let_go(r, false);
   auto* owner = r.owner;
-  if (!r.session->leave(r)) {
-    session_ledger::drop(r);
-    return false;
+  auto lost = r.lost();
+  if (r.session->leave(r)) {
+    port_.release_whole(*owner);
+    return release_result::released;
   }
-  hold_record::free(&r);
-  port_.release_whole(*owner);
-  return true;
+  return lost ? release_result::lost : release_result::already_released;
 }
 
 void local_locks::give_back(hold_record& r) {
+  ensure(r.what != hold_record::kind::whole, "a whole is in no row");
   let_go(r, true);
 }
 
-bool local_locks::let_go(hold_record& r, bool to_prior) {
+release_result local_locks::let_go(hold_record& r, bool to_prior) {
   auto end = table_.release(r, to_prior);
   look(end.look);
-  if (r.session->leave(r)) [[likely]]
-    hold_record::free(&r);
-  else
-    session_ledger::drop(r);
+  auto lost = r.lost();
+  r.session->leave(r);
+  if (end.done)
+    return release_result::released;
+  return lost ? release_result::lost : release_result::already_released;
+}
+
+bool local_locks::revoke(hold_record& r) {
+  // Before the row is left: its owner may find it gone right then, and ask why.
+  r.parties.fetch_or(hold_record::lost_bit, std::memory_order_acq_rel);
+  auto end = table_.release(r, true);
+  look(end.look);
+  if (!end.done) {
+    r.parties.fetch_and(static_cast<std::uint8_t>(~hold_record::lost_bit),
+                        std::memory_order_acq_rel);
+  } else {
+    r.session->take_out(r);
+    r.session->revoked(r);
+  }
+  session_ledger::drop(r);
   return end.done;
 }
 
 bool local_locks::downgrade(hold_record& r) {
+  ensure(r.what != hold_record::kind::whole, "a whole is in no row");
   auto end = table_.downgrade(r);
   look(end.look);
   return end.done;

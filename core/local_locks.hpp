@@ -31,6 +31,8 @@
 #include "pawl/core/wait_queue.hpp"
 #include "pawl/core/waiter.hpp"
 
+#include <memory>
+
 namespace pawl {
 
 /// What the sequences need of the world outside core.
@@ -72,7 +74,15 @@ public:
   [[nodiscard]] outcome try_lock_covered(session_ledger& who, const term& what,
                                          lock_mode mode, hold_record*& hold);
 
-  /// Asks with a waiter. The client keeps its own reference to it. Afterwards
+  /// Lists a waiter in its session without hanging it anywhere: while the scope
+  /// is joining, and for requests that are asked elsewhere. False if the session
+  /// has ended: then the waiter is settled.
+  bool enlist(waiter& w);
+
+  /// Second half of `lock`, for a waiter that is listed.
+  void hang(waiter& w);
+
+  /// Asks with a waiter: `enlist` and `hang`. The client keeps its own reference to it. Afterwards
   /// the waiter is granted, ended or waits; in the first two cases it has been
   /// settled, maybe by this call and on this stack.
   void lock(waiter& w);
@@ -86,13 +96,24 @@ public:
   // -- holds ------------------------------------------------------------------
 
   /// Gives a hold up, on behalf of its owner, whose share ends here: the record
-  /// must not be used afterwards. False if the session's end has released it
-  /// already.
-  bool release(hold_record& r);
+  /// must not be used afterwards. `already_released` if the session's end came
+  /// first, `lost` if the hold was revoked.
+  release_result release(hold_record& r);
 
   /// As `release`, for a grant that no client has seen: an upgrade falls back
   /// to the prior mode.
   void give_back(hold_record& r);
+
+  /// Notes a record that is to be revoked. To be called under a bit under which
+  /// it is listed (by the `conflict` of install), so that it stays valid.
+  static void pin(hold_record& r) noexcept {
+    r.parties.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  /// Takes a pinned hold away from its owner, unless it was given up meanwhile,
+  /// tells its session, and drops the pin. For direct records; parts belong to
+  /// their workers. Returns whether it was taken.
+  bool revoke(hold_record& r);
 
   /// Makes the session's hold on the term shared. False if it is not held any
   /// more.
@@ -139,8 +160,15 @@ private:
 
   void settle_granted(waiter& w);
   void refuse(waiter& w, outcome why);
-  bool let_go(hold_record& r, bool to_prior);
-  static hold_record& new_record(session_ledger& who);
+  release_result let_go(hold_record& r, bool to_prior);
+
+  struct free_record {
+    void operator()(hold_record* r) const noexcept {
+      hold_record::free(r);
+    }
+  };
+  using fresh_record = std::unique_ptr<hold_record, free_record>;
+  static fresh_record new_record(session_ledger& who);
 
   lock_table table_;
   lock_port& port_;

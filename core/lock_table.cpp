@@ -135,37 +135,27 @@ lock_table::verdict lock_table::try_acquire(const term& what, lock_mode mode,
   }
   auto word = b.get(*x);
   auto how = access_of(*x, word, mode, *r.session);
-  // With a queue only what the session covers already goes in.
+  // With a queue only what the session covers already goes in here.
   if (how == access::conflict
-      || ((word & queue_bit) != 0 && how == access::join))
+      || ((word & queue_bit) != 0 && how != access::covered))
     return verdict::waits;
   enter(b, *x, r, mode, how, {});
   return verdict::granted;
 }
 
-lock_table::verdict lock_table::acquire_covered(const term& what,
-                                                lock_mode mode,
-                                                hold_record& r) {
+lock_table::hang_result lock_table::acquire_covered(const term& what,
+                                                    lock_mode mode,
+                                                    hold_record& r) {
+  hang_result result;
   auto hash = low(what.hash());
   locked_bucket b{*this, hash};
   auto* x = find(b, hash, what);
   if (x == nullptr) {
     enter(b, add_row(b, what, hash), r, mode, access::join, {});
-    return verdict::granted;
+    return result;
   }
-  auto word = b.get(*x);
-  auto how = access_of(*x, word, mode, *r.session);
-  if (how == access::conflict)
-    return verdict::waits;
-  if (how == access::join && (word & queue_bit) != 0) {
-    auto held = false;
-    for (auto* h = x->queue->holders; h != nullptr && !held; h = h->row_next)
-      held = h->session == r.session;
-    if (!held)
-      return verdict::waits;
-  }
-  enter(b, *x, r, mode, how, {});
-  return verdict::granted;
+  result.what = enter_held(b, *x, r, mode, {}, true, result.look);
+  return result;
 }
 
 lock_table::hang_result lock_table::acquire(waiter& w, bool may_hold) {
@@ -184,62 +174,95 @@ lock_table::hang_result lock_table::acquire(waiter& w, bool may_hold) {
           source);
     return result;
   }
-  auto word = b.get(*x);
-  auto how = access_of(*x, word, w.mode(), w.session());
-  auto held = false;
-  if (may_hold && (how == access::conflict || how == access::join)) {
-    auto* first = (word & queue_bit) != 0 ? x->queue->holders : x->holders;
-    for (auto* h = first; h != nullptr && !held; h = h->row_next)
-      held = h->session == &w.session();
-  }
-  if (how != access::conflict
-      && (how != access::join || held || (word & queue_bit) == 0)) {
-    enter(b, *x, *w.hold, w.mode(), how, source);
+  result.what = enter_held(b, *x, *w.hold, w.mode(), source, may_hold,
+                           result.look);
+  if (result.what == verdict::granted)
+    return result;
+  if (w.no_wait) {
+    result.what = verdict::busy;
     return result;
   }
   if (waiters_.load(std::memory_order_relaxed) >= options_.max_waiters) {
     result.what = verdict::too_many_waiters;
     return result;
   }
-  w.upgrade = held;
+  w.upgrade = may_hold && holds(list_of(*x, b.get(*x)), w.session());
   auto& q = queue_for(b, *x, result);
-  if (held && !outrank(q, w, result)) {
+  if (w.upgrade && !outrank(b, *x, q, w, result)) {
     result.what = verdict::deadlock;
     return result;
   }
-  if (result.loser != nullptr)
-    b.set(*x, b.get(*x) - one_waiter);
   q.hang(w);
   b.set(*x, b.get(*x) + one_waiter);
   waiters_.fetch_add(1, std::memory_order_relaxed);
-  result.what = verdict::waits;
   return result;
+}
+
+/// Lets a request into a row that is there already, if it has not to wait.
+lock_table::verdict lock_table::enter_held(locked_bucket& b, row& x,
+                                           hold_record& r, lock_mode mode,
+                                           token_source from, bool may_hold,
+                                           manager_ref& look) noexcept {
+  auto word = b.get(x);
+  auto queued = (word & queue_bit) != 0;
+  auto how = access_of(x, word, mode, *r.session);
+  // Shared is covered by any hold of the session, whoever waits.
+  if (mode == lock_mode::shared
+      && ((how == access::join && queued) || how == access::conflict)) {
+    if (!may_hold || !holds(list_of(x, word), *r.session))
+      return verdict::waits;
+    how = access::join;
+  }
+  if (how == access::conflict || (queued && how == access::join
+                                  && mode == lock_mode::exclusive))
+    return verdict::waits;
+  enter(b, x, r, mode, how, from);
+  // Exclusive from now on: this may cover what the session waits for.
+  if (queued && how == access::upgrade && x.queue->companions() > 0)
+    look = x.queue->want_look();
+  return verdict::granted;
 }
 
 void lock_table::install(const term& what, hold_record& r,
                          const std::function<void(hold_record&)>& conflict) {
   auto hash = low(what.hash());
   auto mode = r.mode.load(std::memory_order_relaxed);
-  auto token = r.token;
+  auto token = r.token.load(std::memory_order_relaxed);
   locked_bucket b{*this, hash};
   auto* x = find(b, hash, what);
   if (x == nullptr)
     x = &add_row(b, what, hash);
   auto word = b.get(*x);
-  auto* first = (word & queue_bit) != 0 ? x->queue->holders : x->holders;
-  for (auto* h = first; h != nullptr; h = h->row_next) {
-    auto other = h->mode.load(std::memory_order_relaxed);
-    if (h->session != r.session
-        && (other == lock_mode::exclusive || mode == lock_mode::exclusive))
-      conflict(*h);
+  auto& first = list_of(*x, word);
+  if ((word & kept_bit) != 0) {
+    // From now on it may matter whose exclusive hold that is.
+    keep_exclusive(first, *first->session);
+    word &= ~kept_bit;
   }
-  auto row_mode = mode_of(word);
-  enter(b, *x, r, mode, access::join, {});
-  b.set(*x, with_mode(b.get(*x), stronger(row_mode, mode)));
-  r.token = token;
-  if (b.base->token < token)
-    b.base->token = token;
+  r.hash = hash;
+  link_front(first, r);
+  r.token.store(token, std::memory_order_relaxed);
+  if (auto* next = r.row_next;
+      next != nullptr && next->token.load(std::memory_order_relaxed) > token) {
+    unlink(first, *next);
+    link_front(first, *next);
+  }
+  word = with_mode(word + one_holder, stronger(mode_of(word), mode));
+  see(*b.base, token);
   saw(token);
+  auto met = [&](const hold_record& other) {
+    return other.session != r.session
+           && (other.mode.load(std::memory_order_relaxed)
+                 == lock_mode::exclusive
+               || mode == lock_mode::exclusive);
+  };
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    if (met(*h))
+      word |= mixed_bit;
+  b.set(*x, word);
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    if (met(*h))
+      conflict(*h);
 }
 
 // -- release ------------------------------------------------------------------
@@ -247,39 +270,42 @@ void lock_table::install(const term& what, hold_record& r,
 lock_table::end_of_hold lock_table::release(hold_record& r, bool to_prior) {
   end_of_hold result;
   locked_bucket b{*this, r.hash};
-  if (r.mode.load(std::memory_order_relaxed) == lock_mode::none)
+  auto mode = r.mode.load(std::memory_order_relaxed);
+  if (mode == lock_mode::none)
     return result;
   result.done = true;
   auto& x = find(b, r);
   auto word = b.get(x) - one_holder;
   auto queued = (word & queue_bit) != 0;
-  auto& first = queued ? x.queue->holders : x.holders;
-  (r.row_prev != nullptr ? r.row_prev->row_next : first) = r.row_next;
-  if (r.row_next != nullptr)
-    r.row_next->row_prev = r.row_prev;
-  r.row_next = nullptr;
-  r.row_prev = nullptr;
+  auto& first = list_of(x, word);
+  unlink(first, r);
   r.mode.store(lock_mode::none, std::memory_order_relaxed);
-  if (holders_of(word) == 0) {
-    b.set(x, with_mode(word, lock_mode::none));
-    if (!queued)
-      remove_row(b, x);
-    else
-      result.look = x.queue->want_look();
-    return result;
+  if (first == nullptr) {
+    word = with_mode(word, lock_mode::none) & ~(mixed_bit | kept_bit);
+  } else {
+    // What others may have seen stays the row's.
+    auto token = r.token.load(std::memory_order_relaxed);
+    if (first->token.load(std::memory_order_relaxed) < token)
+      first->token.store(token, std::memory_order_relaxed);
+    if (mode == lock_mode::exclusive && !to_prior) {
+      if ((word & mixed_bit) == 0)
+        word |= kept_bit;
+      else
+        keep_exclusive(first, *r.session);
+    }
+    if (to_prior || (word & mixed_bit) != 0)
+      word = mode_again(word, first);
   }
-  if (to_prior) {
-    auto left = lock_mode::none;
-    for (auto* h = first; h != nullptr; h = h->row_next)
-      left = stronger(left, h->mode.load(std::memory_order_relaxed));
-    if (left != mode_of(word) && queued)
-      result.look = x.queue->want_look();
-    word = with_mode(word, left);
-  }
-  // Only the upgrader's records may be left.
-  if (queued && x.queue->upgrader() != nullptr && result.look == 0)
-    result.look = x.queue->want_look();
   b.set(x, word);
+  if (queued) {
+    auto& q = *x.queue;
+    if (q.has_upgrade_of(*r.session) && !holds(first, *r.session))
+      q.demote_all(*r.session);
+    if (grantable(x, word))
+      result.look = q.want_look();
+  } else if (first == nullptr) {
+    remove_row(b, x);
+  }
   return result;
 }
 
@@ -293,12 +319,13 @@ lock_table::end_of_hold lock_table::downgrade(hold_record& r) {
   auto word = b.get(x);
   if (mode_of(word) != lock_mode::exclusive)
     return result;
-  auto queued = (word & queue_bit) != 0;
-  auto* first = queued ? x.queue->holders : x.holders;
+  auto* first = list_of(x, word);
   for (auto* h = first; h != nullptr; h = h->row_next)
-    h->mode.store(lock_mode::shared, std::memory_order_relaxed);
-  b.set(x, with_mode(word, lock_mode::shared));
-  if (queued && !x.queue->empty())
+    if (h->session == r.session)
+      h->mode.store(lock_mode::shared, std::memory_order_relaxed);
+  word = mode_again(word & ~kept_bit, first);
+  b.set(x, word);
+  if ((word & queue_bit) != 0 && grantable(x, word))
     result.look = x.queue->want_look();
   return result;
 }
@@ -329,11 +356,18 @@ manager_ref lock_table::abandon(waiter& w) {
 
 void lock_table::raise(hold_record& r, fencing_token at_least) {
   locked_bucket b{*this, r.hash};
-  if (b.base->token < at_least)
-    b.base->token = at_least;
+  see(*b.base, at_least);
   if (r.mode.load(std::memory_order_relaxed) != lock_mode::none
-      && r.token < at_least)
-    r.token = at_least;
+      && r.token.load(std::memory_order_relaxed) < at_least) {
+    r.token.store(at_least, std::memory_order_relaxed);
+    // Those that join get the first record's token.
+    auto& x = find(b, r);
+    auto& first = list_of(x, b.get(x));
+    if (first->token.load(std::memory_order_relaxed) < at_least) {
+      unlink(first, r);
+      link_front(first, r);
+    }
+  }
   saw(at_least);
 }
 
@@ -353,6 +387,10 @@ lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
     q.look_pending = false;
     auto& x = find(b, q);
     auto before = q.size();
+    // A session that upgraded ahead of the queue may wait in it, too.
+    if (q.companions() > 0 && mode_of(b.get(x)) == lock_mode::exclusive
+        && (b.get(x) & mixed_bit) == 0)
+      grant_covered(b, x, q, *q.holders->session, out);
     for (std::uint32_t i = 0; i < limit && !q.empty(); ++i) {
       auto& w = *q.front();
       auto how = access_of(x, b.get(x), w.mode(), w.session());
@@ -369,9 +407,7 @@ lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
       if (holders == nullptr)
         remove_row(b, x);
     } else {
-      auto& w = *q.front();
-      out.more = access_of(x, b.get(x), w.mode(), w.session())
-                 != access::conflict;
+      out.more = grantable(x, b.get(x));
     }
   }
   if (granted > 0)
@@ -386,8 +422,7 @@ void lock_table::grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,
   enter(b, x, *w.hold, w.mode(), how, {w.carried, w.adopt});
   w.queue_next = out.granted;
   out.granted = &w;
-  // A session that waits elsewhere too may wait here too.
-  if (w.session().waits() > 1)
+  if (q.companions() > 0 && w.session().waits() > 1)
     grant_covered(b, x, q, w.session(), out);
 }
 
@@ -438,6 +473,12 @@ void lock_table::saw(fencing_token x) noexcept {
 fencing_token lock_table::current(const row& bucket) const noexcept {
   auto floor = floor_.load(std::memory_order_relaxed);
   return bucket.token > floor ? bucket.token : floor;
+}
+
+/// The counter is above what any request brought along, too.
+void lock_table::see(row& bucket, fencing_token x) noexcept {
+  if (bucket.token < x)
+    bucket.token = x;
 }
 
 fencing_token lock_table::issue(row& bucket, token_source from) noexcept {
@@ -525,9 +566,14 @@ void lock_table::check_invariants() const {
         ensure(h->mode != lock_mode::none && h->hash == x->hash,
                "a record in a row says so");
         ensure(mode_of(word) != lock_mode::exclusive
-                 || h->session == first->session,
+                 || h->session == first->session || (word & mixed_bit) != 0,
                "I1: exclusive implies one session");
+        ensure(h->row_next == nullptr || h->row_next->row_prev == h,
+               "the list of holders is linked both ways");
+        ensure(h->token <= first->token, "I9: the first token is the largest");
       }
+      ensure(first == nullptr || mode_again(word, first) == word,
+             "I9: the records make the mode");
       ensure(holders == holders_of(word), "I7: the holders are counted");
       ensure((mode_of(word) == lock_mode::none) == (holders == 0),
              "no mode without a holder");
@@ -552,6 +598,8 @@ lock_table::access lock_table::access_of(const row& x, std::uint64_t word,
   if (held == lock_mode::none
       || (held == lock_mode::shared && mode == lock_mode::shared))
     return access::join;
+  if ((word & mixed_bit) != 0)
+    return access::conflict;
   auto* first = (word & queue_bit) != 0 ? x.queue->holders : x.holders;
   if (held == lock_mode::exclusive)
     return first->session == &who ? access::covered : access::conflict;
@@ -562,48 +610,117 @@ lock_table::access lock_table::access_of(const row& x, std::uint64_t word,
   return access::upgrade;
 }
 
-void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
-                       access how, token_source from) noexcept {
-  auto word = b.get(x);
-  auto& first = (word & queue_bit) != 0 ? x.queue->holders : x.holders;
-  r.hash = x.hash;
-  r.mode.store(mode, std::memory_order_relaxed);
-  if (how == access::covered) {
-    r.token = first->token;
-  } else if (mode == lock_mode::exclusive) {
-    r.token = issue(*b.base, from);
-  } else {
-    r.token = first != nullptr ? first->token : current(*b.base);
-    if (r.token < from.carried)
-      r.token = from.carried;
+bool lock_table::holds(const hold_record* first,
+                       const session_ledger& who) noexcept {
+  for (; first != nullptr; first = first->row_next)
+    if (first->session == &who)
+      return true;
+  return false;
+}
+
+/// Whether the manager of a row with a queue has something to grant.
+bool lock_table::grantable(const row& x, std::uint64_t word) noexcept {
+  auto* w = x.queue->front();
+  return w != nullptr
+         && access_of(x, word, w->mode(), w->session()) != access::conflict;
+}
+
+/// The word whose mode follows from the records.
+std::uint64_t lock_table::mode_again(std::uint64_t word,
+                                     const hold_record* first) noexcept {
+  auto mode = lock_mode::none;
+  auto several = false;
+  for (auto* h = first; h != nullptr; h = h->row_next) {
+    mode = stronger(mode, h->mode.load(std::memory_order_relaxed));
+    several |= h->session != first->session;
   }
+  if ((word & kept_bit) != 0)
+    mode = lock_mode::exclusive;
+  word = with_mode(word, mode) & ~mixed_bit;
+  return several && mode == lock_mode::exclusive ? word | mixed_bit : word;
+}
+
+/// For rows where it matters whose hold is exclusive: all its records are.
+void lock_table::keep_exclusive(hold_record* first,
+                                const session_ledger& who) noexcept {
+  for (; first != nullptr; first = first->row_next)
+    if (first->session == &who)
+      first->mode.store(lock_mode::exclusive, std::memory_order_relaxed);
+}
+
+hold_record*& lock_table::list_of(row& x, std::uint64_t word) noexcept {
+  return (word & queue_bit) != 0 ? x.queue->holders : x.holders;
+}
+
+void lock_table::link_front(hold_record*& first, hold_record& r) noexcept {
   r.row_prev = nullptr;
   r.row_next = first;
   if (first != nullptr)
     first->row_prev = &r;
   first = &r;
+}
+
+void lock_table::unlink(hold_record*& first, hold_record& r) noexcept {
+  (r.row_prev != nullptr ? r.row_prev->row_next : first) = r.row_next;
+  if (r.row_next != nullptr)
+    r.row_next->row_prev = r.row_prev;
+  r.row_next = nullptr;
+  r.row_prev = nullptr;
+}
+
+void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
+                       access how, token_source from) noexcept {
+  auto word = b.get(x);
+  auto& first = list_of(x, word);
+  fencing_token token = 0;
+  if (how != access::covered && mode == lock_mode::exclusive) {
+    token = issue(*b.base, from);
+  } else {
+    token = first != nullptr ? first->token.load(std::memory_order_relaxed)
+                             : current(*b.base);
+    if (from.carried != 0) {
+      if (how == access::join && token < from.carried)
+        token = from.carried;
+      see(*b.base, from.carried);
+      saw(from.carried);
+    }
+  }
+  r.hash = x.hash;
+  r.mode.store(mode, std::memory_order_relaxed);
+  r.token.store(token, std::memory_order_relaxed);
+  link_front(first, r);
   word += one_holder;
   b.set(x, with_mode(word, stronger(mode_of(word), mode)));
 }
 
-bool lock_table::outrank(wait_queue& q, waiter& w,
+/// Two upgraders wait for each other. Where both sessions live on this node the
+/// younger is told at once; others are left to the search for cycles. False: it
+/// is `w`.
+bool lock_table::outrank(locked_bucket& b, row& x, wait_queue& q, waiter& w,
                          hang_result& result) noexcept {
-  // Two upgraders wait for each other. Where both sessions live on this node
-  // the younger is told at once; others are left to the search for cycles.
-  auto here = [this](const waiter& x) {
-    return x.session().id().home == options_.slot;
+  auto here = [this](const waiter& y) {
+    return y.session().id().home == options_.slot;
   };
   if (!here(w))
     return true;
-  for (auto* u = q.front(); u != nullptr && u->upgrade; u = u->queue_next) {
-    if (!here(*u) || &u->session() == &w.session())
-      continue;
-    if (u->session().age() < w.session().age())
+  // One that has ended already is in nobody's way.
+  auto rival = [&](const waiter& u) {
+    return here(u) && &u.session() != &w.session()
+           && u.state() == outcome::pending;
+  };
+  for (auto* u = q.upgrader(); u != nullptr && u->upgrade; u = u->queue_next)
+    if (rival(*u) && u->session().age() < w.session().age())
       return false;
-    q.take_out(*u);
-    waiters_.fetch_sub(1, std::memory_order_relaxed);
-    result.loser = u;
-    return true;
+  for (auto* u = q.upgrader(); u != nullptr && u->upgrade;) {
+    auto* next = u->queue_next;
+    if (rival(*u)) {
+      q.take_out(*u);
+      b.set(x, b.get(x) - one_waiter);
+      waiters_.fetch_sub(1, std::memory_order_relaxed);
+      u->queue_next = result.losers;
+      result.losers = u;
+    }
+    u = next;
   }
   return true;
 }

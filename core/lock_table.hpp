@@ -4,13 +4,18 @@
 // A row exists while somebody holds or waits for its term. Its word is the
 // counter that everything turns on:
 //
-//    63        36 35         8 7    5   4    3  2     1       0
-//   | waiters 28 | holders 28 |  0  | queue | mode | used | guard |
+//    63        36 35         8 7   6     5       4    3  2     1       0
+//   | waiters 28 | holders 28 | 0 | kept | mixed | queue | mode | used | guard |
 //
 //   guard    a spin bit for the whole bucket (only in the bucket's own word)
 //   used     the row has a term
 //   mode     none, shared or exclusive
 //   queue    a wait_queue is attached: only its manager grants
+//   mixed    a hand-over put holds together that exclude each other; until all
+//            but one side are revoked nobody else gets in
+//   kept     an exclusive record was released while others of its session
+//            stay: exclusive until the last goes or one is downgraded, whatever
+//            their modes say
 //
 //      +------+ acquire        +------+ acquire that conflicts  +-----------+
 //      | free | -------------> | held | ----------------------> | contended |
@@ -36,7 +41,7 @@
 //
 // Invariants, with the bit held (check_invariants asserts them, I2 and I6 as
 // far as one table can see them):
-//   I1 exclusive implies that all hold records are of one session.
+//   I1 exclusive implies that all hold records are of one session (or mixed).
 //   I2 a queue exists iff a manager will look at it.
 //   I3 with a queue, only its manager grants (a covered request of a session
 //      that holds the term is not a grant).
@@ -45,6 +50,8 @@
 //   I6 a granted request is in exactly one ledger, or given back.
 //   I7 the word's counts are the lengths of the lists.
 //   I8 every row lies in the bucket that its hash says.
+//   I9 a row's mode is the strongest of its records' modes, or exclusive if
+//      kept; the first record's token is the largest of them.
 //
 // This class does single steps, each under one bucket's bit. The sequences of
 // steps that a lock and a release are made of, with the ledger in between, are
@@ -97,6 +104,8 @@ public:
     waits,
     /// The waiter had ended before it could hang.
     ended,
+    /// It would hang, and must not.
+    busy,
     too_many_waiters,
     /// An upgrade met an older upgrade that lives on the same home.
     deadlock,
@@ -104,7 +113,8 @@ public:
 
   /// The fast path. Links `r` (with session set) into the row of `what` if
   /// nobody waits and the modes allow it, or if the row is the session's
-  /// exclusively; writes hash, mode and token into it.
+  /// exclusively; writes hash, mode and token into it. (An upgrade ahead of a
+  /// queue may have to tell its manager: that is `acquire`'s.)
   [[nodiscard]] verdict try_acquire(const term& what, lock_mode mode,
                                     hold_record& r);
 
@@ -113,9 +123,10 @@ public:
     verdict what = verdict::granted;
     /// Attached by this call: the caller must give it a manager.
     wait_queue* orphan = nullptr;
-    /// A younger upgrade that lost against this one; out of its queue, its
-    /// reference passes to the caller, who judges it `deadlock`.
-    waiter* loser = nullptr;
+    /// Upgrades of a younger session that lost against this one, linked by
+    /// queue_next; out of their queue, their references pass to the caller,
+    /// who judges them `deadlock`.
+    waiter* losers = nullptr;
     /// A manager to be told to look, or 0.
     manager_ref look = 0;
   };
@@ -129,8 +140,8 @@ public:
 
   /// For `no_wait`: grants what `acquire` would grant at once, else `waits`
   /// and nothing has changed.
-  [[nodiscard]] verdict acquire_covered(const term& what, lock_mode mode,
-                                        hold_record& r);
+  [[nodiscard]] hang_result acquire_covered(const term& what, lock_mode mode,
+                                            hold_record& r);
 
   /// Puts a hold into the row, whoever is there: a hand-over, not a grant. The
   /// record has session, mode, hash and token set. Holds that conflict with it
@@ -280,6 +291,8 @@ private:
   static constexpr unsigned mode_shift = 2;
   static constexpr std::uint64_t mode_mask = 3ull << mode_shift;
   static constexpr std::uint64_t queue_bit = 16;
+  static constexpr std::uint64_t mixed_bit = 32;
+  static constexpr std::uint64_t kept_bit = 64;
   static constexpr unsigned holders_shift = 8;
   static constexpr std::uint64_t one_holder = 1ull << holders_shift;
   static constexpr unsigned waiters_shift = 36;
@@ -343,16 +356,31 @@ private:
     fencing_token carried = 0;
     bool adopt = false;
   };
+  static bool holds(const hold_record* first,
+                    const session_ledger& who) noexcept;
+  static bool grantable(const row& x, std::uint64_t word) noexcept;
+  static std::uint64_t mode_again(std::uint64_t word,
+                                  const hold_record* first) noexcept;
+  static void keep_exclusive(hold_record* first,
+                             const session_ledger& who) noexcept;
+  static hold_record*& list_of(row& x, std::uint64_t word) noexcept;
+  static void link_front(hold_record*& first, hold_record& r) noexcept;
+  static void unlink(hold_record*& first, hold_record& r) noexcept;
   void enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
              access how, token_source from) noexcept;
+  verdict enter_held(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
+                     token_source from, bool may_hold,
+                     manager_ref& look) noexcept;
   void grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,
                    access how, grant_batch& out) noexcept;
   void grant_covered(locked_bucket& b, row& x, wait_queue& q,
                      const session_ledger& who, grant_batch& out) noexcept;
-  bool outrank(wait_queue& q, waiter& w, hang_result& result) noexcept;
+  bool outrank(locked_bucket& b, row& x, wait_queue& q, waiter& w,
+               hang_result& result) noexcept;
   wait_queue& queue_for(locked_bucket& b, row& x, hang_result& result);
   fencing_token issue(row& bucket, token_source from) noexcept;
   void saw(fencing_token x) noexcept;
+  void see(row& bucket, fencing_token x) noexcept;
   fencing_token current(const row& bucket) const noexcept;
 
   // -- growing ----------------------------------------------------------------

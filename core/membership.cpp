@@ -192,8 +192,8 @@ std::optional<time_point> membership::next_deadline() const noexcept {
 void membership::check_invariants() const {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const auto& x = peers_[i];
-    auto has_link = x.state != peer_state::unheard
-                    && x.state != peer_state::down;
+    auto has_link
+      = x.state != peer_state::unheard && x.state != peer_state::down;
     ensure(has_link == (x.epoch != 0), "V3: a link has an epoch");
     ensure(!x.in_view || (is_open() && has_link), "V1: the view is linked");
     ensure(!x.in_view || x.state != peer_state::absent,

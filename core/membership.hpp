@@ -9,8 +9,8 @@
 //
 //   joining: grants nothing here, and its own requests wait; what peers ask is
 //            answered at once, so there is no circular wait.
-//   ready:   for good. A peer that comes, or comes back, is exchanged with while
-//            the scope grants.
+//   ready:   for good. A peer that comes, or comes back, is exchanged with
+//            while the scope grants.
 //
 // Each configured peer:
 //
@@ -26,8 +26,8 @@
 //   | down | <-----------------+----------------------------+
 //   +------+
 //
-//   A peer is resolved when it is settled, absent or down: it then holds nothing
-//   for all nodes that this node does not know of.
+//   A peer is resolved when it is settled, absent or down: it then holds
+//   nothing for all nodes that this node does not know of.
 //
 // The exchange. When a link comes up, and when the scope is opened, each side
 // says `scope_opened`. Whoever hears that and has the scope open puts the peer

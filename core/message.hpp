@@ -112,11 +112,15 @@ struct raised_message {
     = default;
 };
 
-/// node -> home: the hold that came from this request was taken away here, by
-/// a hold with a larger token (a heal), or by an operator.
+/// node -> home: the hold that came from this request has lost here, against a
+/// hold with a larger token (a heal), or to an operator. A pending request gives
+/// way and asks anew; a granted one ends: its home answers with a release.
 struct lost_message {
   request_id id;
   std::uint16_t which = 0;
+  /// A question: it is outranked only if it is not granted yet. If it is, its
+  /// home answers with a raise to the tokens it has.
+  bool if_partial = false;
   friend bool operator==(const lost_message&, const lost_message&) = default;
 };
 
@@ -143,7 +147,9 @@ struct handed_over {
   attempt_number attempt = 0;
   session_id session;
   session_age age;
+  /// All that were asked for.
   std::vector<term_lock> terms;
+  /// One for each; 0: given up since, and only keeps its place.
   std::vector<fencing_token> tokens;
   friend bool operator==(const handed_over&, const handed_over&) = default;
 };

@@ -81,12 +81,17 @@ void multi_node_request::start(std::vector<node_slot> nodes,
   for (auto node : nodes)
     parts_.push_back({node, part_state::unasked, {}});
   if (parts_.empty()) {
-    phase_ = phase::granted;
-    tokens_ = carried_;
+    phase_ = phase::granted; // with token 0, which guards nothing
     out.push_back(effect::whole{id(), tokens_, {}});
     return;
   }
   ask_lead(out);
+}
+
+void multi_node_request::fail(outcome why, node_slot concerned,
+                              scope_effects& out) {
+  ensure(phase_ == phase::idle, "only what was not started cannot start");
+  end(why, concerned, out);
 }
 
 void multi_node_request::granted(node_slot from, const granted_message& what,
@@ -197,12 +202,7 @@ void multi_node_request::node_gone(node_slot which, loss why,
   if (phase_ == phase::idle || phase_ == phase::ended || !involves(which))
     return;
   if (phase_ == phase::granted) {
-    auto left = terms_left();
-    for (const auto& x : parts_)
-      if (x.node != which)
-        out.push_back(effect::send{x.node, release_message{id(), {}}});
-    out.push_back(effect::hold_lost{id(), std::move(left), why, which});
-    stop();
+    lose(why, which, out);
     return;
   }
   find(which)->state = part_state::unasked;
@@ -222,13 +222,25 @@ void multi_node_request::lost(node_slot from, const lost_message& what,
   }
   if (spec_.terms[what.which].mode == lock_mode::none)
     return; // released before it was lost
+  if (what.if_partial) {
+    out.push_back(effect::send{from, raise_message{id(), attempt_, x->tokens}});
+    return;
+  }
   std::uint16_t which[]{what.which};
-  out.push_back(
-    effect::hold_lost{id(), {what.which}, loss::outranked, from});
+  out.push_back(effect::hold_lost{id(), {what.which}, loss::outranked, from});
   release(which, out);
 }
 
 // -- events once it is granted ------------------------------------------------
+
+void multi_node_request::lose(loss why, node_slot gone, scope_effects& out) {
+  ensure(phase_ == phase::granted, "only what is held can be lost");
+  for (const auto& x : parts_)
+    if (x.node != gone)
+      out.push_back(effect::send{x.node, release_message{id(), {}}});
+  out.push_back(effect::hold_lost{id(), terms_left(), why, gone});
+  stop();
+}
 
 void multi_node_request::release(std::span<const std::uint16_t> which,
                                  scope_effects& out) {
@@ -270,10 +282,28 @@ handed_over multi_node_request::hand_over_to(node_slot node) {
     });
     parts_.insert(place, {node, part_state::held, tokens_});
   }
-  return {id(), attempt_, spec_.session, spec_.age, spec_.terms, tokens_};
+  handed_over result{id(),      attempt_,    spec_.session,
+                     spec_.age, spec_.terms, tokens_};
+  for (std::size_t i = 0; i < result.terms.size(); ++i) {
+    if (result.terms[i].mode != lock_mode::none)
+      continue;
+    result.terms[i].mode = lock_mode::shared; // any: only its place counts
+    result.tokens[i] = 0;
+  }
+  return result;
 }
 
 // -- queries ------------------------------------------------------------------
+
+std::optional<std::uint16_t> multi_node_request::find_term(
+  const term& what) const noexcept {
+  auto i = std::lower_bound(
+    spec_.terms.begin(), spec_.terms.end(), what,
+    [](const term_lock& x, const term& y) { return x.what < y; });
+  if (i == spec_.terms.end() || i->what != what)
+    return std::nullopt;
+  return static_cast<std::uint16_t>(i - spec_.terms.begin());
+}
 
 std::vector<node_slot> multi_node_request::nodes() const {
   std::vector<node_slot> result;
@@ -333,9 +363,9 @@ void multi_node_request::ask(part& x, scope_effects& out) {
   auto is_lead = &x == &parts_.front();
   x.state = part_state::asked;
   out.push_back(effect::send{
-    x.node, request_message{id(), attempt_, spec_.session, spec_.age,
-                            spec_.terms, is_lead ? carried_ : tokens_,
-                            !is_lead, spec_.no_wait}});
+    x.node,
+    request_message{id(), attempt_, spec_.session, spec_.age, spec_.terms,
+                    is_lead ? carried_ : tokens_, !is_lead, spec_.no_wait}});
 }
 
 void multi_node_request::ask_lead(scope_effects& out) {
@@ -379,8 +409,7 @@ void multi_node_request::raise_or_finish(scope_effects& out) {
 
 bool multi_node_request::behind(const part& x) const noexcept {
   for (std::size_t i = 0; i < tokens_.size(); ++i)
-    if (spec_.terms[i].mode == lock_mode::exclusive
-        && x.tokens[i] < tokens_[i])
+    if (spec_.terms[i].mode == lock_mode::exclusive && x.tokens[i] < tokens_[i])
       return true;
   return false;
 }
@@ -427,8 +456,8 @@ multi_node_request::part* multi_node_request::find(node_slot node) noexcept {
   return nullptr;
 }
 
-const multi_node_request::part*
-multi_node_request::find(node_slot node) const noexcept {
+const multi_node_request::part* multi_node_request::find(
+  node_slot node) const noexcept {
   for (const auto& x : parts_)
     if (x.node == node)
       return &x;

@@ -1,23 +1,31 @@
 // multi_node_request: one request for several nodes, or for several terms, at
 // its home: all of it is granted, or all of it is given back.
 //
-//            start            granted by the lead         granted by the last
-//   +------+      +-------------+          +---------------+
-//   | idle | ---> | asking_lead | -------> | asking_others | -----------+
-//   +------+      +-------------+          +---------------+            |
-//                    ^    ^                   |    ^     |              v
-//                    |    +-------------------+    |     |     tokens differ?
-//                    |  lead changed, ask_again    |     |       |         |
-//                    |                        a node     |  yes  |         | no
-//                    |                        entered    |       v         v
-//                    |                             |     |  +---------+  +---------+
-//                    +-----------------------------+------- | raising |->| granted |
-//                                                        |  +---------+  +---------+
-//                                                        v raised by the last |
-//   from each but `granted`: cancel, refused,          +-------+              |
-//   node_down (list) ------------------------------->  | ended | <------------+
-//                                                      +-------+  release, lost,
-//                                                                 node_down (list)
+//   +------+    +-------------+    +---------------+    +---------+
+//   | idle | -> | asking_lead | -> | asking_others | -> | granted | --+
+//   +------+    +-------------+    +---------------+    +---------+   |
+//                   ^    ^             |    ^  |             ^        v
+//                   |    +-------------+    |  v             |    +-------+
+//                   |                      +---------+       |    | ended |
+//                   +--------------------- | raising | ------+    +-------+
+//                                          +---------+     (from anywhere)
+//
+//   idle           start                             -> asking_lead
+//   asking_lead    granted, by the lead              -> asking_others
+//   asking_others  granted, by the last:
+//                    exclusive tokens agree          -> granted
+//                    they differ                     -> raising
+//   raising        raised, by the last               -> granted
+//   raising        view_changed, a node entered      -> asking_others
+//   asking_others, raising
+//                  view_changed, the last one left   -> granted, raising
+//   any of the three
+//                  view_changed, another lead        -> asking_lead
+//                  give_back_and_ask_again, lost     -> asking_lead
+//   all but granted
+//                  cancel, fail, refused, node_gone  -> ended
+//   granted        release of all, lose, lost,
+//                  node_gone                         -> ended
 //
 // The nodes are asked in the node order of the scope. At the lead, the first,
 // the request takes all its terms in canonical order; then it asks all others
@@ -55,6 +63,7 @@
 #include "pawl/core/scope_effect.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -110,6 +119,9 @@ public:
   void start(std::vector<node_slot> nodes, std::vector<fencing_token> carried,
              scope_effects& out);
 
+  /// It cannot be started: a node is not there.
+  void fail(outcome why, node_slot concerned, scope_effects& out);
+
   /// A node holds all terms. `lamport` is the time of this home: the age of a
   /// session that held nothing before. An answer that fits no part is answered
   /// with an abandon.
@@ -143,6 +155,9 @@ public:
   void lost(node_slot from, const lost_message& what, scope_effects& out);
 
   // -- events once it is granted ----------------------------------------------
+
+  /// All of it is taken away, on account of `gone`, which needs no telling.
+  void lose(loss why, node_slot gone, scope_effects& out);
 
   /// Gives up these terms (all if empty), on all nodes.
   void release(std::span<const std::uint16_t> which, scope_effects& out);
@@ -182,6 +197,10 @@ public:
   [[nodiscard]] bool involves(node_slot node) const noexcept {
     return find(node) != nullptr;
   }
+
+  /// The index of a term.
+  [[nodiscard]] std::optional<std::uint16_t> find_term(
+    const term& what) const noexcept;
 
   /// Its nodes, in node order.
   [[nodiscard]] std::vector<node_slot> nodes() const;

@@ -84,19 +84,12 @@ struct installed {
   std::uint32_t holds = 0;
 };
 
-/// From a worker: a lock on this node alone, of a session that lives here, lost
-/// against a hold that was handed over. Take it away and tell the session.
-struct direct_lost {
-  session_id session;
-  term what;
-};
-
 } // namespace effect
 
 using scope_effect
   = std::variant<effect::send, effect::whole, effect::ended, effect::hold_lost,
-                 effect::node_left, effect::view_changed, effect::ready,
-                 effect::mismatch, effect::installed, effect::direct_lost>;
+                 effect::node_left, effect::view_changed,
+                 effect::ready, effect::mismatch, effect::installed>;
 
 using scope_effects = std::vector<scope_effect>;
 

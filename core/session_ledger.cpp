@@ -14,6 +14,10 @@ constexpr std::uint32_t small = 16;
 /// Then more chains when they hold more than this many records on average.
 constexpr std::uint32_t max_chain = 4;
 
+/// Waiters that are compared with a new one; a session with more of them is
+/// taken to wait for its term already.
+constexpr std::uint32_t max_compared = 16;
+
 } // namespace
 
 void lamport_clock::raise(std::uint64_t seen) noexcept {
@@ -97,6 +101,10 @@ bool session_ledger::enter_wait(waiter& w) noexcept {
     drop_guard(word_, word);
     return false;
   }
+  auto hash = static_cast<std::uint32_t>(w.what().hash());
+  w.company = waits() > max_compared;
+  for (auto* x = waiting_; x != nullptr && !w.company; x = x->session_next)
+    w.company = static_cast<std::uint32_t>(x->what().hash()) == hash;
   w.ref();
   w.entered = true;
   w.session_prev = nullptr;
@@ -161,18 +169,54 @@ outcome session_ledger::settle(waiter& w, bool& won) noexcept {
 
 bool session_ledger::leave(hold_record& r) noexcept {
   auto word = take_guard(word_);
-  if (!r.entered) {
-    drop_guard(word_, word);
-    return false;
+  auto listed = r.entered;
+  if (listed)
+    unlink(r);
+  if (listed && r.parties.load(std::memory_order_acquire) == 1) [[likely]] {
+    // The owner is the only one who knows the record: its share of the count
+    // goes in the same step.
+    hold_record::free(&r);
+    unlock_minus_one(word);
+    return true;
   }
-  unlink(r);
-  unlock_minus_one(word);
-  return true;
+  drop_guard(word_, word);
+  drop(r);
+  return listed;
+}
+
+bool session_ledger::take_out(hold_record& r) noexcept {
+  auto word = take_guard(word_);
+  auto listed = r.entered;
+  if (listed)
+    unlink(r);
+  drop_guard(word_, word);
+  return listed;
+}
+
+hold_record* session_ledger::take_out_lost(std::uint32_t hash,
+                                           const hold_owner& owner) noexcept {
+  auto word = take_guard(word_);
+  auto* r = chains_[hash & mask_];
+  while (r != nullptr
+         && (r->what == hold_record::kind::direct || r->owner != &owner))
+    r = r->session_next;
+  if (r != nullptr) {
+    unlink(*r);
+    r->parties.fetch_add(1, std::memory_order_relaxed);
+    r->parties.fetch_or(hold_record::lost_bit, std::memory_order_acq_rel);
+  }
+  drop_guard(word_, word);
+  return r;
+}
+
+void session_ledger::revoked(hold_record&) noexcept {
+  // nop
 }
 
 void session_ledger::drop(hold_record& r) noexcept {
   // Acquire and release: the last party must see what the others did.
-  if (r.parties.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  auto before = r.parties.fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & ~hold_record::lost_bit) != 1)
     return;
   auto* session = r.session;
   hold_record::free(&r);

@@ -90,7 +90,9 @@ public:
 
   // -- waits ------------------------------------------------------------------
 
-  /// Lists a waiter, before it hangs on a row. False if closed.
+  /// Lists a waiter, before it hangs on a row, and notes whether it has company:
+  /// then one of the two may be granted, but not be in the list of holds yet,
+  /// when the other hangs. False if closed.
   [[nodiscard]] bool enter_wait(waiter& w) noexcept;
 
   /// Takes it out if it is listed.
@@ -108,10 +110,23 @@ public:
   /// whether this call was the judge.
   outcome settle(waiter& w, bool& won) noexcept;
 
-  /// Takes a record out, on behalf of its owner, who frees it. May call
-  /// `last_gone()`. False if whoever closed the ledger has taken it out already:
-  /// then only the owner's share remains to be dropped, with `drop`.
-  [[nodiscard]] bool leave(hold_record& r) noexcept;
+  /// Takes a record out on behalf of its owner, and drops the owner's share:
+  /// the record must not be used afterwards. May call `last_gone()`. False if
+  /// somebody else had taken it out already.
+  bool leave(hold_record& r) noexcept;
+
+  /// Takes a record out if it is listed, on behalf of another party than its
+  /// owner, who has to drop its share afterwards.
+  bool take_out(hold_record& r) noexcept;
+
+  /// Takes the `whole` record of `owner` out, if it is listed, and marks it
+  /// lost. The caller becomes a party to it. Null if it was given up before.
+  hold_record* take_out_lost(std::uint32_t hash,
+                             const hold_owner& owner) noexcept;
+
+  /// A hold of this session was taken away: tells the client. Called by
+  /// whoever revoked it, before it drops its share; no bit is held.
+  virtual void revoked(hold_record& r) noexcept;
 
   /// Drops one party's share of a record that is in no list; frees it with the
   /// last. May call `last_gone()`.
@@ -144,8 +159,7 @@ public:
     return holds_.load(std::memory_order_relaxed);
   }
 
-  /// Waiters listed. More than one makes grantors look for requests that
-  /// another grant of the session covers.
+  /// Waiters listed.
   [[nodiscard]] std::uint32_t waits() const noexcept {
     return waits_.load(std::memory_order_relaxed);
   }

@@ -7,20 +7,26 @@ namespace pawl {
 void wait_queue::hang(waiter& w) noexcept {
   ensure(w.queue == nullptr, "a waiter hangs on one queue");
   w.ref();
-  w.queue = this;
   // The place: behind the last one, or behind the last upgrade.
-  auto* before = tail_;
-  if (w.upgrade) {
-    before = nullptr;
-    for (auto* x = head_; x != nullptr && x->upgrade; x = x->queue_next)
-      before = x;
-  }
+  link(w, w.upgrade ? last_upgrade() : tail_);
+}
+
+waiter* wait_queue::last_upgrade() const noexcept {
+  waiter* result = nullptr;
+  for (auto* x = head_; x != nullptr && x->upgrade; x = x->queue_next)
+    result = x;
+  return result;
+}
+
+void wait_queue::link(waiter& w, waiter* before) noexcept {
+  w.queue = this;
   auto* after = before != nullptr ? before->queue_next : head_;
   w.queue_prev = before;
   w.queue_next = after;
   (before != nullptr ? before->queue_next : head_) = &w;
   (after != nullptr ? after->queue_prev : tail_) = &w;
   ++size_;
+  companions_ += w.company;
 }
 
 void wait_queue::take_out(waiter& w) noexcept {
@@ -31,14 +37,33 @@ void wait_queue::take_out(waiter& w) noexcept {
   w.queue_next = nullptr;
   w.queue_prev = nullptr;
   --size_;
+  companions_ -= w.company;
+}
+
+void wait_queue::demote(waiter& w) noexcept {
+  ensure(w.upgrade, "only an upgrade is demoted");
+  take_out(w);
+  w.upgrade = false;
+  link(w, last_upgrade());
+}
+
+void wait_queue::demote_all(const session_ledger& who) noexcept {
+  for (auto* u = last_upgrade(); u != nullptr;) {
+    auto* ahead = u->queue_prev;
+    if (&u->session() == &who)
+      demote(*u);
+    u = ahead;
+  }
 }
 
 void wait_queue::check_invariants() const {
   std::uint32_t length = 0;
+  std::uint32_t companions = 0;
   bool in_upgrades = true;
   const waiter* before = nullptr;
   for (auto* x = head_; x != nullptr; x = x->queue_next) {
     ++length;
+    companions += x->company;
     ensure(x->queue == this, "Q2: each waiter points to its queue");
     ensure(x->queue_prev == before, "the list is linked both ways");
     ensure(in_upgrades || !x->upgrade, "Q3: upgrades come first");
@@ -47,6 +72,7 @@ void wait_queue::check_invariants() const {
   }
   ensure(tail_ == before, "the tail is the last waiter");
   ensure(length == size_, "Q1: the size is the length of the list");
+  ensure(companions == companions_, "Q5: companions are counted");
   ensure(!look_pending || manager != 0, "Q4: only a manager can be told");
 }
 

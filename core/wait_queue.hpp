@@ -15,7 +15,7 @@
 //
 // Invariants: Q1 size is the length of the list. Q2 each waiter of the list
 // points to this queue. Q3 upgrades are a prefix of the list. Q4 look_pending
-// implies managed.
+// implies managed. Q5 companions is the number of waiters with `company`.
 
 #pragma once
 
@@ -41,6 +41,13 @@ public:
   /// Takes a waiter out, wherever it is. The caller gets the reference.
   void take_out(waiter& w) noexcept;
 
+  /// The session of an upgrade holds nothing here any more: the upgrade goes
+  /// behind those that are still upgrades, ahead of all others.
+  void demote(waiter& w) noexcept;
+
+  /// The same for all upgrades of a session; they keep their order.
+  void demote_all(const session_ledger& who) noexcept;
+
   /// Somebody should look: returns the manager to be told, or 0 if it has
   /// been told already or does not exist yet (it looks first).
   [[nodiscard]] manager_ref want_look() noexcept {
@@ -64,9 +71,22 @@ public:
     return size_;
   }
 
+  /// Waiters whose session waited here already when they came. Only if there
+  /// are any can a grant cover more than the waiter that it is meant for.
+  [[nodiscard]] std::uint32_t companions() const noexcept {
+    return companions_;
+  }
+
   /// The upgrade that stands first, or null.
   [[nodiscard]] waiter* upgrader() const noexcept {
     return head_ != nullptr && head_->upgrade ? head_ : nullptr;
+  }
+
+  [[nodiscard]] bool has_upgrade_of(const session_ledger& who) const noexcept {
+    for (auto* u = upgrader(); u != nullptr && u->upgrade; u = u->queue_next)
+      if (&u->session() == &who)
+        return true;
+    return false;
   }
 
   void check_invariants() const;
@@ -79,9 +99,13 @@ public:
   bool look_pending = false;
 
 private:
+  [[nodiscard]] waiter* last_upgrade() const noexcept;
+  void link(waiter& w, waiter* before) noexcept;
+
   waiter* head_ = nullptr;
   waiter* tail_ = nullptr;
   std::uint32_t size_ = 0;
+  std::uint32_t companions_ = 0;
 };
 
 } // namespace pawl

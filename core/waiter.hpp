@@ -96,10 +96,15 @@ public:
   waiter* session_prev = nullptr;
   bool entered = false; // the ledger lists it; session's bit
   bool upgrade = false; // ahead of the queue; bucket's bit
+  /// When it was listed its session waited for this term already, or so its
+  /// hash says. Written before it hangs.
+  bool company = false;
   /// Raise the token to be issued above this one, or adopt it; see
   /// request_message.
   fencing_token carried = 0;
   bool adopt = false;
+  /// Ends `busy` instead of hanging, without an effect on others.
+  bool no_wait = false;
   /// The record that will go in. For a `whole` request for several terms: the
   /// first of a list linked by row_next.
   hold_record* hold = nullptr;

@@ -1,0 +1,43 @@
+// peer_port: what a scope needs of the other nodes. net implements it; without
+// it a scope lives on one node.
+//
+// Thread-safe.
+
+#pragma once
+
+#include "pawl/core/ids.hpp"
+#include "pawl/core/message.hpp"
+
+#include <string>
+
+namespace pawl {
+
+class peer_port {
+public:
+  virtual ~peer_port() = default;
+
+  /// Appends a message to the link's next batch, if `epoch` is its present one;
+  /// else it is dropped. Costs no message unless the batch was empty.
+  virtual void send(node_slot to, link_epoch epoch, const std::string& scope,
+                    message what)
+    = 0;
+
+  /// Whether `who` was heard within node-timeout. True for this node.
+  [[nodiscard]] virtual bool heard(node_slot who) const = 0;
+
+  /// False when this node itself did not run for node-timeout (it was stopped
+  /// or suspended), until every link has been heard again or re-exchanged.
+  [[nodiscard]] virtual bool awake() const = 0;
+
+  /// The scope has joined: the workers of the peers grant from now on.
+  virtual void scope_ready(const std::string& scope) = 0;
+
+  /// The scope is closed on this node.
+  virtual void scope_closed(const std::string& scope) = 0;
+
+  /// The links that are up, for a scope that is being opened: each is told to
+  /// the scope by `link_up`, before anything else of it.
+  virtual void announce_links(const std::string& scope) = 0;
+};
+
+} // namespace pawl

@@ -1,0 +1,336 @@
+#include "pawl/actors/scope_actor.hpp"
+
+#include "pawl/actors/log.hpp"
+#include "pawl/actors/pending.hpp"
+#include "pawl/actors/type_ids.hpp"
+#include "pawl/core/ensure.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace pawl {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Changes whenever two nodes could not work together in a scope.
+constexpr std::uint64_t scope_fingerprint = 1;
+
+coordinator_options options_for(const scope_state& scope) {
+  coordinator_options result;
+  result.scope = scope.name();
+  result.nodes = scope.place().names;
+  result.self = scope.self();
+  result.node_timeout = scope.options().node_timeout;
+  result.fingerprint = scope_fingerprint;
+  return result;
+}
+
+worker_options own_worker(const scope_state& scope) {
+  worker_options result;
+  result.self = scope.self();
+  result.peer = scope.self();
+  result.epoch = 0;
+  result.node_timeout = scope.options().node_timeout;
+  return result;
+}
+
+} // namespace
+
+scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
+                         std::shared_ptr<std::promise<void>> ended)
+  : caf::event_based_actor(cfg),
+    scope_(std::move(scope)),
+    ended_(std::move(ended)),
+    home_(options_for(*scope_), scope_->locks.table(), *scope_->clock),
+    own_(own_worker(*scope_), scope_->locks, *scope_, *scope_->clock, *this),
+    executor_(scope_->self(), home_, own_, *this),
+    epochs_(scope_->place().names.size()) {
+  // nop
+}
+
+caf::behavior scope_actor::make_behavior() {
+  open();
+  return {
+    [this](drain_atom) { drain(); },
+    [this](wake_atom) { wake(); },
+  };
+}
+
+void scope_actor::on_exit() {
+  if (scope_) {
+    scope_->close_inbox();
+    scope_.reset();
+  }
+  if (ended_) {
+    ended_->set_value();
+    ended_.reset();
+  }
+}
+
+// -- events -------------------------------------------------------------------
+
+void scope_actor::open() {
+  scope_effects out;
+  home_.open_scope(now(), out);
+  run(out);
+  if (auto* port = scope_->port())
+    port->announce_links(scope_->name());
+  set_timer();
+}
+
+void scope_actor::drain() {
+  for (auto& x : scope_->take_posts())
+    std::visit([this](auto& y) { handle(y); }, x);
+  if (stopping_) {
+    quit();
+    return;
+  }
+  set_timer();
+}
+
+void scope_actor::wake() {
+  armed_ = std::chrono::steady_clock::time_point::max();
+  scope_effects out;
+  home_.tick(now(), out);
+  run(out);
+  set_timer();
+}
+
+void scope_actor::handle(post::open& x) {
+  auto& p = *x.what;
+  if (p.state() != outcome::pending || stopping_) {
+    // It ended before it was heard of here.
+    p.refuse(stopping_ ? scope_->gate() : outcome::cancelled, {});
+    p.session().leave_wait(p);
+    p.unref();
+    return;
+  }
+  auto& spec = p.spec();
+  requests_.emplace(spec.id, entry{&p, 0});
+  auto& session = sessions_[spec.session];
+  session.state = &p.client();
+  ++session.requests;
+  scope_->wide_requests.store(requests_.size(), std::memory_order_relaxed);
+  scope_effects out;
+  home_.open(spec, out);
+  run(out);
+}
+
+void scope_actor::handle(post::cancel& x) {
+  scope_effects out;
+  home_.cancel(x.id, x.why, out);
+  run(out);
+  // Who cancels has been told already; `ended` comes for it all the same.
+}
+
+void scope_actor::handle(post::release& x) {
+  auto id = x.what->spec().id;
+  scope_effects out;
+  home_.release(id, std::span{&x.which, 1}, out);
+  run(out);
+  if (auto i = requests_.find(id); i != requests_.end())
+    if (--i->second.holds == 0)
+      forget(id);
+  x.what->unref();
+}
+
+void scope_actor::handle(post::downgrade& x) {
+  scope_effects out;
+  home_.downgrade(x.id, x.which, out);
+  run(out);
+}
+
+void scope_actor::handle(post::settled& x) {
+  scope_effects out;
+  own_.settled(*x.what, out);
+  run(out);
+}
+
+void scope_actor::handle(post::from_peer& x) {
+  if (epochs_[to_index(x.from)] != x.epoch)
+    return;
+  scope_effects out;
+  home_.receive(x.from, x.what, out);
+  run(out);
+}
+
+void scope_actor::handle(post::link_up& x) {
+  epochs_[to_index(x.peer)] = x.epoch;
+  scope_effects out;
+  home_.link_up(x.peer, x.epoch, out);
+  run(out);
+}
+
+void scope_actor::handle(post::link_down& x) {
+  scope_effects out;
+  home_.link_down(x.peer, x.epoch, out);
+  run(out);
+  if (epochs_[to_index(x.peer)] == x.epoch)
+    epochs_[to_index(x.peer)] = 0;
+}
+
+void scope_actor::handle(post::rejected& x) {
+  scope_effects out;
+  home_.peer_rejected(x.peer, out);
+  run(out);
+}
+
+void scope_actor::handle(post::effects& x) {
+  run(x.what);
+}
+
+void scope_actor::handle(post::close_party& x) {
+  x.who->close_sessions();
+}
+
+void scope_actor::handle(post::arm&) {
+  // set_timer follows
+}
+
+void scope_actor::handle(post::stop&) {
+  if (stopping_)
+    return;
+  stopping_ = true;
+  scope_->close_parties();
+  scope_effects out;
+  home_.close_scope(out);
+  own_.close_scope(out);
+  run(out);
+  // Ending requests and releasing holds has put more into the inbox.
+  for (auto rest = scope_->take_posts(); !rest.empty();
+       rest = scope_->take_posts())
+    for (auto& x : rest)
+      std::visit([this](auto& y) { handle(y); }, x);
+  if (auto* port = scope_->port())
+    port->scope_closed(scope_->name());
+}
+
+// -- scope_port ---------------------------------------------------------------
+
+void scope_actor::to_peer(node_slot to, message what) {
+  auto* port = scope_->port();
+  auto epoch = epochs_[to_index(to)];
+  if (port != nullptr && epoch != 0)
+    port->send(to, epoch, scope_->name(), std::move(what));
+}
+
+bool scope_actor::whole(const request_id& id, std::vector<fencing_token> tokens,
+                        std::vector<node_slot> nodes) {
+  auto i = requests_.find(id);
+  ensure(i != requests_.end(), "a granted request is known to its home");
+  auto& x = i->second;
+  // Counted first: the client may release at once, by a message that comes
+  // behind this one.
+  x.holds = x.what->spec().terms.size();
+  if (x.what->whole(tokens, std::move(nodes)))
+    return true;
+  forget(id);
+  return false;
+}
+
+void scope_actor::ended(const request_id& id, outcome why, node_slot node) {
+  if (auto* p = find(id)) {
+    p->refuse(why, name_or_nothing(node));
+    forget(id);
+  }
+}
+
+void scope_actor::hold_lost(const request_id& id, std::uint16_t which, loss why,
+                            node_slot node) {
+  auto i = requests_.find(id);
+  if (i == requests_.end())
+    return;
+  auto* p = i->second.what;
+  p->ref();
+  log_line(log_level::warning,
+           fmt::format("scope {}: a hold on {} is lost: {} ({})",
+                       scope_->name(), to_string(p->spec().terms[which].what),
+                       why == loss::outranked ? "a larger token was met"
+                                              : "its node is gone",
+                       scope_->name_of(node)));
+  if (p->lost(which, name_or_nothing(node)) && --i->second.holds == 0)
+    forget(id);
+  p->unref();
+}
+
+void scope_actor::node_left(const request_id& id, node_slot node) {
+  if (auto* p = find(id))
+    p->node_left(node);
+}
+
+void scope_actor::view_changed(std::vector<node_slot> nodes) {
+  scope_->view(std::move(nodes));
+}
+
+void scope_actor::ready() {
+  scope_->ready();
+  if (auto* port = scope_->port())
+    port->scope_ready(scope_->name());
+}
+
+void scope_actor::mismatch(node_slot peer) {
+  log_line(log_level::error,
+           fmt::format("scope {}: node {} has opened it with other settings and "
+                       "is left out",
+                       scope_->name(), scope_->name_of(peer)));
+}
+
+// -- session_resolver ---------------------------------------------------------
+
+session_ledger* scope_actor::find(const session_id& who) {
+  auto i = sessions_.find(who);
+  if (i == sessions_.end() || !i->second.state->try_ref())
+    return nullptr;
+  return i->second.state;
+}
+
+// -- helpers ------------------------------------------------------------------
+
+std::chrono::nanoseconds scope_actor::now() const {
+  return std::chrono::nanoseconds{steady_now_ns()};
+}
+
+void scope_actor::run(scope_effects& out) {
+  executor_.run(std::move(out));
+}
+
+void scope_actor::set_timer() {
+  auto next = scope_->end_due(std::chrono::steady_clock::now());
+  if (auto joining = home_.next_deadline()) {
+    auto at = std::chrono::steady_clock::time_point{*joining};
+    next = next ? std::min(*next, at) : at;
+  }
+  if (!next || *next >= armed_)
+    return;
+  armed_ = *next;
+  auto left = *next - std::chrono::steady_clock::now();
+  // Rounded up: a timer that is early would be set again at once.
+  compat::delayed_send(
+    this, std::max(std::chrono::ceil<std::chrono::microseconds>(left), 1us),
+    wake_atom_v);
+}
+
+pending* scope_actor::find(const request_id& id) {
+  auto i = requests_.find(id);
+  return i != requests_.end() ? i->second.what : nullptr;
+}
+
+void scope_actor::forget(const request_id& id) {
+  auto i = requests_.find(id);
+  auto* p = i->second.what;
+  requests_.erase(i);
+  auto s = sessions_.find(p->spec().session);
+  if (--s->second.requests == 0)
+    sessions_.erase(s);
+  scope_->wide_requests.store(requests_.size(), std::memory_order_relaxed);
+  p->unref();
+}
+
+std::string scope_actor::name_or_nothing(node_slot x) const {
+  return x == no_node ? std::string{} : scope_->name_of(x);
+}
+
+} // namespace pawl

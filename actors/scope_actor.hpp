@@ -1,0 +1,108 @@
+// scope_actor: the actor of one scope on one node. It owns the view, the wide
+// requests (coordinator), the worker of the node's own requests, and the timer.
+//
+// All it does is feed what its inbox brings to the machines and let the executor
+// carry their effects out. Its state diagram is that of membership.
+//
+// One timer message is pending at a time: the earliest of the next deadline of a
+// request and of joining. A deadline that comes in earlier sets another one, and
+// the late one then finds nothing to do.
+
+#pragma once
+
+#include "pawl/actors/caf_compat.hpp"
+#include "pawl/actors/effect_executor.hpp"
+#include "pawl/actors/scope_state.hpp"
+#include "pawl/core/coordinator.hpp"
+#include "pawl/core/worker.hpp"
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace pawl {
+
+class scope_actor final : public caf::event_based_actor,
+                          private scope_port,
+                          private session_resolver {
+public:
+  /// `ended` is set when it is over.
+  scope_actor(caf::actor_config& cfg, scope_ptr scope,
+              std::shared_ptr<std::promise<void>> ended);
+
+  caf::behavior make_behavior() override;
+
+  void on_exit() override;
+
+private:
+  // -- events -----------------------------------------------------------------
+
+  void open();
+  void drain();
+  void wake();
+
+  void handle(post::open& x);
+  void handle(post::cancel& x);
+  void handle(post::release& x);
+  void handle(post::downgrade& x);
+  void handle(post::settled& x);
+  void handle(post::from_peer& x);
+  void handle(post::link_up& x);
+  void handle(post::link_down& x);
+  void handle(post::rejected& x);
+  void handle(post::effects& x);
+  void handle(post::close_party& x);
+  void handle(post::arm& x);
+  void handle(post::stop& x);
+
+  // -- scope_port -------------------------------------------------------------
+
+  void to_peer(node_slot to, message what) override;
+  bool whole(const request_id& id, std::vector<fencing_token> tokens,
+             std::vector<node_slot> nodes) override;
+  void ended(const request_id& id, outcome why, node_slot node) override;
+  void hold_lost(const request_id& id, std::uint16_t which, loss why,
+                 node_slot node) override;
+  void node_left(const request_id& id, node_slot node) override;
+  void view_changed(std::vector<node_slot> nodes) override;
+  void ready() override;
+  void mismatch(node_slot peer) override;
+
+  // -- session_resolver -------------------------------------------------------
+
+  session_ledger* find(const session_id& who) override;
+
+  // -- helpers ----------------------------------------------------------------
+
+  [[nodiscard]] std::chrono::nanoseconds now() const;
+  void run(scope_effects& out);
+  void set_timer();
+  void forget(const request_id& id);
+  pending* find(const request_id& id);
+  std::string name_or_nothing(node_slot x) const;
+
+  struct entry {
+    pending* what = nullptr; // with a reference
+    std::size_t holds = 0;   // of its terms, once granted
+  };
+
+  scope_ptr scope_;
+  std::shared_ptr<std::promise<void>> ended_;
+  coordinator home_;
+  worker own_;
+  effect_executor executor_;
+  std::unordered_map<request_id, entry> requests_;
+  struct session_entry {
+    session_state* state = nullptr;
+    std::size_t requests = 0;
+  };
+  std::unordered_map<session_id, session_entry> sessions_; // of requests_
+  std::vector<link_epoch> epochs_; // by slot; 0: no link
+  std::chrono::steady_clock::time_point armed_
+    = std::chrono::steady_clock::time_point::max();
+  bool stopping_ = false;
+};
+
+} // namespace pawl

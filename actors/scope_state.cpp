@@ -1,0 +1,402 @@
+#include "pawl/actors/scope_state.hpp"
+
+#include "pawl/actors/pending.hpp"
+#include "pawl/actors/scope_actor.hpp"
+#include "pawl/actors/type_ids.hpp"
+#include "pawl/core/ensure.hpp"
+
+#include <algorithm>
+#include <future>
+
+namespace pawl {
+
+namespace {
+
+std::atomic<std::uint64_t> instances{1};
+
+/// How long the end of a scope waits for what has to end before it. Services
+/// that take longer than their own limit are killed by then.
+constexpr std::chrono::milliseconds stop_patience{15'000};
+
+/// Serials are taken in blocks, so that threads do not share a counter.
+constexpr std::uint64_t serial_block = 1024;
+std::atomic<std::uint64_t> next_block{1};
+
+std::uint64_t next_serial(std::uint64_t base) noexcept {
+  thread_local std::uint64_t next = 0;
+  thread_local std::uint64_t left = 0;
+  if (left == 0) {
+    next = next_block.fetch_add(1, std::memory_order_relaxed) * serial_block;
+    left = serial_block;
+  }
+  --left;
+  return base + next++;
+}
+
+lock_table_options table_options(const scope_options& options,
+                                 const scope_place& place) {
+  lock_table_options result;
+  result.slot = place.self;
+  result.floor = fencing::floor_at(place.started_unix_ns);
+  result.max_waiters = options.max_waiters;
+  return result;
+}
+
+bool is_shut(outcome gate) noexcept {
+  return gate == outcome::scope_closed || gate == outcome::shutting_down;
+}
+
+} // namespace
+
+scope_state::scope_state(caf::actor_system& system, std::string name,
+                         scope_options options, scope_place place,
+                         std::shared_ptr<lamport_clock> node_clock,
+                         std::shared_ptr<peer_port> port)
+  : locks(table_options(options, place), *this),
+    clock(std::move(node_clock)),
+    system_(system),
+    name_(std::move(name)),
+    options_(options),
+    place_(std::move(place)),
+    port_(std::move(port)),
+    instance_(instances.fetch_add(1)),
+    started_(std::chrono::steady_clock::now()),
+    managers_(system, locks) {
+  // nop
+}
+
+scope_state::~scope_state() = default;
+
+void scope_state::start() {
+  auto ended = std::make_shared<std::promise<void>>();
+  auto actor = system_.spawn<scope_actor, caf::hidden>(shared_from_this(),
+                                                       ended);
+  std::lock_guard guard{actor_lock_};
+  actor_ = std::move(actor);
+  actor_ended_ = ended->get_future().share();
+}
+
+void scope_state::stop_before(std::weak_ptr<stop_first> x) {
+  std::lock_guard guard{actor_lock_};
+  std::erase_if(stop_before_, [](const auto& y) { return y.expired(); });
+  stop_before_.push_back(std::move(x));
+}
+
+void scope_state::stop(outcome why) {
+  std::shared_future<void> ended;
+  std::vector<std::weak_ptr<stop_first>> first;
+  {
+    std::lock_guard guard{actor_lock_};
+    ended = actor_ended_;
+    first.swap(stop_before_);
+  }
+  auto may_block = compat::running_actor() == 0;
+  for (auto& x : first)
+    if (auto y = x.lock())
+      y->stop();
+  for (auto& x : first)
+    if (auto y = x.lock(); y && may_block)
+      y->wait_stopped(stop_patience);
+  shut(why);
+  if (!stopped_.exchange(true))
+    put(post::stop{why});
+  if (may_block && ended.valid())
+    ended.wait();
+}
+
+// -- sessions -----------------------------------------------------------------
+
+party_ptr scope_state::party_of(caf::local_actor* self) {
+  // The last one that this thread was asked for: an actor takes many locks in a
+  // row. The ids tell; the pointer is valid while the actor lives, and it is
+  // the actor that calls.
+  struct cache {
+    std::uint64_t instance = 0;
+    caf::actor_id actor = 0;
+    party* last = nullptr;
+  };
+  thread_local cache last;
+  auto id = self->id();
+  if (last.instance == instance_ && last.actor == id)
+    return last.last->shared_from_this();
+  party_ptr result;
+  auto fresh = false;
+  {
+    std::lock_guard guard{parties_lock_};
+    auto& place = parties_[id];
+    if (!place) {
+      place = std::make_shared<party>(shared_from_this(), self);
+      fresh = true;
+    }
+    result = place;
+  }
+  if (fresh) {
+    std::weak_ptr<party> weak = result;
+    compat::on_terminate(self, [weak](const caf::error&) noexcept {
+      if (auto x = weak.lock())
+        x->close();
+    });
+  }
+  last = {instance_, id, result.get()};
+  return result;
+}
+
+party_ptr scope_state::party_of_thread() {
+  auto result = std::make_shared<party>(shared_from_this());
+  std::lock_guard guard{parties_lock_};
+  std::erase_if(threads_, [](const auto& x) { return x.expired(); });
+  threads_.push_back(result);
+  return result;
+}
+
+void scope_state::forget(caf::actor_id who) {
+  party_ptr keep; // destroyed without the lock
+  std::lock_guard guard{parties_lock_};
+  if (auto i = parties_.find(who); i != parties_.end()) {
+    keep = std::move(i->second);
+    parties_.erase(i);
+  }
+}
+
+void scope_state::close_parties() {
+  std::vector<party_ptr> all;
+  {
+    std::lock_guard guard{parties_lock_};
+    for (auto& [id, x] : parties_)
+      all.push_back(std::move(x));
+    parties_.clear();
+    for (auto& x : threads_)
+      if (auto strong = x.lock())
+        all.push_back(std::move(strong));
+    threads_.clear();
+  }
+  for (auto& x : all)
+    x->close_sessions();
+}
+
+session_id scope_state::next_session() {
+  return {place_.self, next_serial(place_.serial_base)};
+}
+
+request_id scope_state::next_request() {
+  return {place_.self, next_serial(place_.serial_base)};
+}
+
+// -- requests -----------------------------------------------------------------
+
+void scope_state::ask_here(pending& x) {
+  if (gate() == outcome::pending) [[likely]] {
+    locks.lock(x);
+    return;
+  }
+  if (!locks.enlist(x))
+    return;
+  {
+    std::lock_guard guard{joining_lock_};
+    if (gate() == outcome::busy) {
+      x.ref();
+      joining_.push_back(&x);
+      return;
+    }
+  }
+  auto now = gate();
+  if (is_shut(now))
+    locks.end(x, now);
+  else
+    locks.hang(x);
+}
+
+bool scope_state::wait_ready(std::chrono::milliseconds limit) {
+  std::unique_lock guard{joining_lock_};
+  joined_.wait_for(guard, limit, [this] { return gate() != outcome::busy; });
+  return gate() == outcome::pending;
+}
+
+void scope_state::ready() {
+  std::vector<pending*> waiting;
+  {
+    std::lock_guard guard{joining_lock_};
+    if (gate() != outcome::busy)
+      return;
+    gate_.store(outcome::pending, std::memory_order_release);
+    waiting.swap(joining_);
+    joined_.notify_all();
+  }
+  for (auto* x : waiting) {
+    locks.hang(*x);
+    x->unref();
+  }
+}
+
+void scope_state::shut(outcome why) {
+  std::vector<pending*> waiting;
+  {
+    std::lock_guard guard{joining_lock_};
+    if (is_shut(gate()))
+      return;
+    gate_.store(why, std::memory_order_release);
+    waiting.swap(joining_);
+    joined_.notify_all();
+  }
+  for (auto* x : waiting) {
+    locks.end(*x, why);
+    x->unref();
+  }
+}
+
+void scope_state::set_deadline(pending& x) {
+  auto earliest = false;
+  {
+    std::lock_guard guard{deadlines_lock_};
+    deadlines_.insert(x, *x.deadline());
+    earliest = *x.deadline() < armed_;
+    if (earliest)
+      armed_ = *x.deadline();
+  }
+  if (earliest)
+    put(post::arm{});
+}
+
+void scope_state::drop_deadline(pending& x) noexcept {
+  if (!x.deadline())
+    return;
+  std::lock_guard guard{deadlines_lock_};
+  deadlines_.remove(x);
+}
+
+std::optional<steady_time> scope_state::end_due(steady_time now) {
+  for (;;) {
+    pending* next = nullptr;
+    {
+      std::lock_guard guard{deadlines_lock_};
+      auto* due = deadlines_.pop_due(now);
+      if (due == nullptr) {
+        auto result = deadlines_.next();
+        armed_ = result.value_or(steady_time::max());
+        return result;
+      }
+      next = static_cast<pending*>(due);
+      next->ref();
+    }
+    locks.end(*next, outcome::timeout);
+    next->unref();
+  }
+}
+
+// -- of the scope's actor -----------------------------------------------------
+
+void scope_state::put(scope_post what) {
+  auto first = false;
+  {
+    std::lock_guard guard{inbox_lock_};
+    if (!inbox_closed_) {
+      first = inbox_.empty();
+      inbox_.push_back(std::move(what));
+    }
+  }
+  if (first) {
+    compat::anon_send(actor(), drain_atom_v);
+    return;
+  }
+  // Nobody reads any more. What has a reference drops it, last of all: it may
+  // be the last one of this scope.
+  if (inbox_closed_.load(std::memory_order_acquire))
+    dispose(what);
+}
+
+void scope_state::dispose(scope_post& what) {
+  if (auto* x = std::get_if<post::open>(&what)) {
+    x->what->refuse(gate(), name_of(self()));
+    x->what->unref();
+  } else if (auto* y = std::get_if<post::release>(&what)) {
+    y->what->unref();
+  } else if (auto* z = std::get_if<post::settled>(&what)) {
+    z->what->unref();
+  } else if (auto* p = std::get_if<post::close_party>(&what)) {
+    p->who->close_sessions();
+  }
+}
+
+std::vector<scope_post> scope_state::take_posts() {
+  std::lock_guard guard{inbox_lock_};
+  return std::exchange(inbox_, {});
+}
+
+void scope_state::close_inbox() {
+  std::vector<scope_post> rest;
+  {
+    std::lock_guard guard{inbox_lock_};
+    inbox_closed_.store(true, std::memory_order_release);
+    rest.swap(inbox_);
+  }
+  managers_.stop();
+  {
+    std::lock_guard guard{actor_lock_};
+    actor_ = nullptr;
+  }
+  for (auto& x : rest)
+    dispose(x);
+}
+
+caf::actor scope_state::actor() {
+  std::lock_guard guard{actor_lock_};
+  return actor_;
+}
+
+void scope_state::view(std::vector<node_slot> nodes) {
+  std::lock_guard guard{view_lock_};
+  view_ = std::move(nodes);
+}
+
+std::vector<node_slot> scope_state::view() const {
+  std::lock_guard guard{view_lock_};
+  return view_;
+}
+
+// -- lock_port, worker_port ---------------------------------------------------
+
+manager_ref scope_state::take_manager() {
+  return managers_.take(shared_from_this());
+}
+
+void scope_state::start(manager_ref who, wait_queue& q) {
+  managers_.start(who, q);
+}
+
+void scope_state::look(manager_ref who) {
+  managers_.look(who);
+}
+
+void scope_state::release_whole(hold_owner& x) {
+  auto& hold = static_cast<pending::whole_hold&>(x);
+  put(post::release{hold.from, hold.which});
+}
+
+void scope_state::settled(part_waiter& w) noexcept {
+  put(post::settled{&w});
+}
+
+// -- nodes --------------------------------------------------------------------
+
+const std::string& scope_state::name_of(node_slot x) const {
+  static const std::string nobody = "(no node)";
+  auto index = to_index(x);
+  return index < place_.names.size() ? place_.names[index] : nobody;
+}
+
+std::optional<node_slot> scope_state::slot_of(std::string_view name) const {
+  auto i = std::lower_bound(place_.names.begin(), place_.names.end(), name);
+  if (i == place_.names.end() || *i != name)
+    return std::nullopt;
+  return static_cast<node_slot>(i - place_.names.begin());
+}
+
+fencing_token scope_state::highest_token() const {
+  auto since = std::chrono::steady_clock::now() - started_;
+  auto own = fencing::floor_at(place_.started_unix_ns)
+             + fencing::reach(
+               std::chrono::duration_cast<std::chrono::nanoseconds>(since));
+  return std::max(own, locks.table().highest_token());
+}
+
+} // namespace pawl

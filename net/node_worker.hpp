@@ -1,0 +1,130 @@
+// node_worker: the actor that acts on this node in the name of one peer's
+// sessions, in all scopes.
+//
+// One per peer, for as long as the node runs: not one per lock and not one per
+// request. It has one core machine per scope and link epoch (core/worker), feeds
+// it what the link brings and what its waiters come to, and carries out its
+// effects: answers go to the link, what concerns the view goes to the scope's
+// actor.
+//
+// Its inbox is a list like that of a scope: whoever finds it empty wakes the
+// actor. It may be put into from any thread.
+
+#pragma once
+
+#include "pawl/actors/scope_state.hpp"
+#include "pawl/core/message.hpp"
+#include "pawl/core/worker.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace pawl {
+
+class cluster;
+
+/// What is put into the inbox of a node_worker.
+namespace work {
+
+struct receive {
+  scope_ptr scope;
+  link_epoch epoch;
+  message what;
+};
+
+/// A waiter of a scope's worker. One reference comes with it.
+struct settled {
+  std::string scope;
+  part_waiter* what;
+};
+
+/// The link is down: all of its epoch is dropped.
+struct down {
+  link_epoch epoch;
+};
+
+struct ready {
+  std::string scope;
+};
+
+struct closed {
+  std::string scope;
+};
+
+struct stop {};
+
+} // namespace work
+
+using work_item = std::variant<work::receive, work::settled, work::down,
+                               work::ready, work::closed, work::stop>;
+
+/// The inbox. Outlives the actor: whoever has a handle may put.
+class work_inbox {
+public:
+  void attach(caf::actor reader);
+  void put(work_item what);
+  [[nodiscard]] std::vector<work_item> take();
+
+  /// Nothing is read any more; what comes is dropped.
+  void close();
+
+private:
+  std::mutex lock_;
+  std::vector<work_item> items_;
+  caf::actor reader_;
+  bool closed_ = false;
+};
+
+class node_worker final : public caf::event_based_actor,
+                          private session_resolver {
+public:
+  node_worker(caf::actor_config& cfg, node_slot self, node_slot peer,
+              std::shared_ptr<work_inbox> inbox,
+              std::shared_ptr<cluster> links);
+
+  caf::behavior make_behavior() override;
+
+  void on_exit() override;
+
+private:
+  /// How the waiters of one scope's worker find back.
+  struct back_way final : worker_port {
+    std::shared_ptr<work_inbox> inbox;
+    std::string scope;
+    void settled(part_waiter& w) noexcept override;
+  };
+
+  struct entry {
+    scope_ptr scope;
+    back_way back;
+    link_epoch epoch = 0;
+    std::unique_ptr<worker> machine;
+  };
+
+  void drain();
+  void handle(work::receive& x);
+  void handle(work::settled& x);
+  void handle(work::down& x);
+  void handle(work::ready& x);
+  void handle(work::closed& x);
+  void handle(work::stop& x);
+
+  void run(entry& e, scope_effects& out);
+  void end_epoch(entry& e);
+
+  /// Sessions of peers have ledgers that the machine makes itself.
+  session_ledger* find(const session_id& who) override;
+
+  const node_slot self_;
+  const node_slot peer_;
+  std::shared_ptr<work_inbox> inbox_;
+  std::shared_ptr<cluster> links_;
+  std::unordered_map<std::string, std::unique_ptr<entry>> scopes_;
+  bool stopping_ = false;
+};
+
+} // namespace pawl

@@ -1,0 +1,961 @@
+// scope_cluster: one scope on several nodes, in one thread, from a seed.
+//
+// Real: coordinator, membership, requests, workers, lock tables, ledgers and
+// the sequences of local_locks. Simulated: time, links (a delay per message, in
+// order per link; they close, open again with a new epoch, and their two ends
+// notice at different times), managers (a queue of "look"s), and clients, which
+// ask, cancel, run into deadlines, release, downgrade and end. Nodes are killed
+// and come back empty, under their old name.
+//
+// A checker sees every grant: exclusivity per (term, node), all or nothing,
+// tokens, one end per request; `drain` checks that nothing is left.
+//
+// What it has caught, each put into the code on purpose, within 200 seeds:
+//   MUTANTS
+
+#pragma once
+
+#include "pawl/core/coordinator.hpp"
+#include "pawl/core/local_locks.hpp"
+#include "pawl/core/worker.hpp"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace pawl::sim {
+
+/// What may happen in a run.
+struct cluster_options {
+  std::uint64_t seed = 1;
+  std::size_t nodes = 3;
+  std::size_t terms = 4;
+  std::size_t actions = 300;
+  /// Links close and open again between live nodes: until that is settled two
+  /// sides may hold the same term.
+  bool cuts = false;
+  bool kills = false;
+  /// Some nodes open the scope late.
+  bool late_openers = false;
+  /// Requests for lists of nodes, upgrades, several requests per session: what
+  /// may run into a true deadlock, and ends by its deadline then.
+  bool crossing = false;
+  bool direct = true;
+};
+
+/// The checker's complaint. The test adds the seed.
+struct violation : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class scope_cluster {
+public:
+  explicit scope_cluster(const cluster_options& options)
+    : options_(options), random_(options.seed) {
+    for (std::size_t i = 0; i < options.nodes; ++i)
+      names_.push_back(fmt::format("n{}", i));
+    for (std::size_t i = 0; i < options.nodes; ++i)
+      start_node(i);
+  }
+
+  ~scope_cluster() {
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      stop_node(i);
+    while (!events_.empty())
+      step();
+  }
+
+  /// Lets clients act, then drains, then checks that nothing is left.
+  void run() {
+    for (std::size_t i = 0; i < options_.actions; ++i) {
+      act();
+      auto pause = now_ + time_point{below(60)};
+      while (!events_.empty() && events_.top().when <= pause)
+        step();
+      now_ = pause;
+    }
+    drain();
+  }
+
+  /// How requests ended, and more, in one line.
+  [[nodiscard]] std::string summary() const {
+    std::string result;
+    for (const auto& [what, count] : counts_)
+      result += fmt::format("{} {}, ", what, count);
+    return result;
+  }
+
+  [[nodiscard]] std::size_t count(const std::string& what) const {
+    auto i = counts_.find(what);
+    return i != counts_.end() ? i->second : 0;
+  }
+
+private:
+  static constexpr std::chrono::nanoseconds node_timeout{1000};
+  static constexpr std::uint64_t link_delay = 40;
+
+  // -- clients ----------------------------------------------------------------
+
+  struct client;
+
+  /// A client's session.
+  class session final : public session_ledger {
+  public:
+    session(session_id id, const lamport_clock& clock, scope_cluster& cluster)
+      : session_ledger(id, clock), cluster_(cluster) {}
+
+  private:
+    void revoked(hold_record& r) noexcept override {
+      cluster_.direct_revoked(r);
+    }
+    void last_gone() noexcept override {
+      delete this;
+    }
+    scope_cluster& cluster_;
+  };
+
+  enum class stage { pending, held, done };
+
+  /// A request as its client sees it. `stage` is the client's word.
+  struct ask {
+    request_spec spec;
+    std::size_t node = 0;
+    std::uint64_t life = 0;
+    std::uint64_t who = 0;
+    stage at = stage::pending;
+    bool told = false;
+    std::vector<term_lock> held; // mode none: given up
+    std::vector<fencing_token> tokens;
+    // direct ones
+    waiter* waits = nullptr;
+    hold_record* record = nullptr;
+  };
+
+  class direct_waiter final : public waiter {
+  public:
+    direct_waiter(session_ledger& who, const term_lock& what, scope_cluster& c,
+                  std::uint64_t serial)
+      : waiter(who, what.what, what.mode, hold_record::kind::direct),
+        cluster_(c), serial_(serial) {}
+
+  private:
+    void settled() noexcept override {
+      ref();
+      cluster_.later(1, [this] {
+        cluster_.direct_settled(serial_, *this);
+        unref();
+      });
+    }
+    scope_cluster& cluster_;
+    std::uint64_t serial_;
+  };
+
+  // -- nodes ------------------------------------------------------------------
+
+  struct node final : lock_port, worker_port, session_resolver {
+    node(scope_cluster& c, std::size_t i, std::uint64_t life,
+         fencing_token floor)
+      : cluster(c), index(i), life(life),
+        locks({.slot = slot(i), .floor = floor}, *this),
+        coordinator({"scope", c.names_, slot(i), node_timeout, 7},
+                    locks.table(), clock) {
+      add_worker(i, 0);
+      epochs.resize(c.options_.nodes);
+    }
+
+    void add_worker(std::size_t peer, link_epoch epoch) {
+      workers[peer] = std::make_unique<worker>(
+        worker_options{slot(index), slot(peer), epoch, node_timeout}, locks,
+        *this, clock, *this);
+      scope_effects out;
+      if (coordinator.members().state() == membership::phase::ready)
+        workers[peer]->set_ready(out);
+    }
+
+    // lock_port
+    manager_ref take_manager() override {
+      managers.push_back(nullptr);
+      return static_cast<manager_ref>(managers.size());
+    }
+    void start(manager_ref who, wait_queue& q) override {
+      managers[who - 1] = &q;
+      look(who);
+    }
+    void look(manager_ref who) override {
+      cluster.later_on(*this, cluster.below(5), [this, who] { manage(who); });
+    }
+    void manage(manager_ref who) {
+      auto*& q = managers[who - 1];
+      if (q == nullptr)
+        return;
+      auto result = locks.manage(*q, 2);
+      if (result.idle)
+        q = nullptr;
+      else if (result.more)
+        look(who);
+    }
+    void release_whole(hold_owner&) override {}
+
+    // worker_port
+    void settled(part_waiter& w) noexcept override {
+      auto peer = to_index(w.owner.request.home);
+      cluster.later(
+        cluster.below(5), [&c = cluster, i = index, l = life, peer, &w] {
+          if (!c.lives(i, l) || c.nodes_[i]->workers.count(peer) == 0) {
+            w.unref();
+            return;
+          }
+          scope_effects out;
+          c.nodes_[i]->workers[peer]->settled(w, out);
+          c.execute(*c.nodes_[i], out);
+        });
+    }
+
+    // session_resolver
+    session_ledger* find(const session_id& who) override {
+      auto i = sessions.find(who.serial);
+      if (i == sessions.end())
+        return nullptr;
+      i->second->ref();
+      return i->second;
+    }
+
+    scope_cluster& cluster;
+    std::size_t index;
+    std::uint64_t life;
+    lamport_clock clock;
+    std::vector<wait_queue*> managers;
+    std::map<std::uint64_t, session*> sessions;
+    local_locks locks;
+    pawl::coordinator coordinator;
+    std::map<std::size_t, std::unique_ptr<worker>> workers;
+    std::vector<link_epoch> epochs; // of open links, by peer
+  };
+
+  static constexpr node_slot slot(std::size_t i) {
+    return static_cast<node_slot>(i);
+  }
+
+  bool lives(std::size_t i, std::uint64_t life) const {
+    return nodes_[i] != nullptr && nodes_[i]->life == life;
+  }
+
+  void start_node(std::size_t i) {
+    if (nodes_.size() <= i) {
+      nodes_.resize(i + 1);
+      opened_.resize(i + 1);
+    }
+    auto floor = (static_cast<fencing_token>(now_.count()) + 10)
+                 << (fencing::slot_bits + 6);
+    nodes_[i] = std::make_unique<node>(*this, i, ++lives_, floor);
+    opened_[i] = false;
+    auto delay = options_.late_openers ? below(2500) : below(30);
+    later_on(*nodes_[i], delay, [this, i] {
+      scope_effects out;
+      nodes_[i]->coordinator.open_scope(now_, out);
+      opened_[i] = true;
+      execute(*nodes_[i], out);
+      tick_later(i);
+    });
+    for (std::size_t j = 0; j < nodes_.size(); ++j)
+      if (j != i)
+        connect_later(i, j);
+  }
+
+  void tick_later(std::size_t i) {
+    auto deadline = nodes_[i]->coordinator.next_deadline();
+    if (!deadline)
+      return;
+    auto delay = *deadline > now_ ? (*deadline - now_).count() : 1;
+    later_on(*nodes_[i], static_cast<std::uint64_t>(delay), [this, i] {
+      scope_effects out;
+      nodes_[i]->coordinator.tick(now_, out);
+      execute(*nodes_[i], out);
+      tick_later(i);
+    });
+  }
+
+  /// As kill -9, seen from the others; here, memory is given back.
+  void stop_node(std::size_t i) {
+    auto* n = nodes_[i].get();
+    if (n == nullptr)
+      return;
+    for (auto& [serial, a] : asks_)
+      if (a.node == i && a.at != stage::done)
+        finish_ask(a);
+    for (auto& [serial, s] : n->sessions) {
+      n->locks.close(*s, outcome::session_ended);
+      s->unref();
+    }
+    n->sessions.clear();
+    n->workers.clear();
+    for (std::size_t m = 0; m < n->managers.size(); ++m)
+      while (n->managers[m] != nullptr)
+        n->manage(static_cast<manager_ref>(m + 1));
+    check(n->locks.table().rows() == 0, "a stopped node has no rows");
+    nodes_[i].reset();
+    for (std::size_t j = 0; j < nodes_.size(); ++j)
+      if (j != i && nodes_[j] != nullptr)
+        notice_later(j, i, nodes_[j]->epochs[i]);
+  }
+
+  // -- links ------------------------------------------------------------------
+
+  /// Both ends get the link as the first thing in its channel.
+  void connect_later(std::size_t i, std::size_t j) {
+    later(1 + below(200), [this, i, j] {
+      auto* a = nodes_[i].get();
+      auto* b = nodes_[j].get();
+      if (a == nullptr || b == nullptr)
+        return;
+      if (cut_.count(std::minmax(i, j)) != 0)
+        return;
+      // A hello of a new incarnation: the old one is dead.
+      if (a->epochs[j] != 0 && a->epochs[j] == b->epochs[i])
+        return;
+      drop_link(*a, j);
+      drop_link(*b, i);
+      auto epoch = ++epochs_;
+      a->epochs[j] = epoch;
+      b->epochs[i] = epoch;
+      for (auto [x, y] : {std::pair{i, j}, std::pair{j, i}})
+        channel(y, x, epoch, [this, x = x, y = y, epoch] {
+          scope_effects out;
+          nodes_[x]->add_worker(y, epoch);
+          nodes_[x]->coordinator.link_up(slot(y), epoch, out);
+          execute(*nodes_[x], out);
+        });
+    });
+  }
+
+  void drop_link(node& n, std::size_t peer) {
+    auto epoch = std::exchange(n.epochs[peer], 0);
+    if (epoch == 0)
+      return;
+    scope_effects out;
+    n.coordinator.link_down(slot(peer), epoch, out);
+    if (auto i = n.workers.find(peer); i != n.workers.end()) {
+      i->second->close_epoch(out);
+      n.workers.erase(i);
+    }
+    execute(n, out);
+  }
+
+  /// An end of a link that is gone finds out.
+  void notice_later(std::size_t at, std::size_t peer, link_epoch epoch) {
+    if (epoch != 0)
+      later_on(*nodes_[at], 1 + below(600), [this, at, peer, epoch] {
+        if (nodes_[at]->epochs[peer] == epoch)
+          drop_link(*nodes_[at], peer);
+      });
+  }
+
+  void cut(std::size_t i, std::size_t j) {
+    if (!cut_.insert(std::minmax(i, j)).second)
+      return;
+    tally("cuts");
+    if (nodes_[i] != nullptr)
+      notice_later(i, j, nodes_[i]->epochs[j]);
+    if (nodes_[j] != nullptr)
+      notice_later(j, i, nodes_[j]->epochs[i]);
+    later(100 + below(3000), [this, i, j] { heal(i, j); });
+  }
+
+  void heal(std::size_t i, std::size_t j) {
+    if (cut_.erase(std::minmax(i, j)) == 0)
+      return;
+    // Who was cut off finds the epoch closed at the other end.
+    for (auto [x, y] : {std::pair{i, j}, std::pair{j, i}})
+      if (nodes_[x] != nullptr)
+        drop_link(*nodes_[x], y);
+    connect_later(i, j);
+  }
+
+  /// Runs `f` at node `to` after all that went there from `from` before.
+  void channel(std::size_t from, std::size_t to, link_epoch epoch,
+               std::function<void()> f) {
+    auto& last = arrivals_[{from, to}];
+    last = std::max(last, now_ + time_point{1 + below(link_delay)});
+    at(
+      last, [this, from, to, epoch, life = nodes_[to]->life, f = std::move(f)] {
+        if (lives(to, life) && (from == to || nodes_[to]->epochs[from] == epoch)
+            && cut_.count(std::minmax(from, to)) == 0)
+          f();
+      });
+  }
+
+  // -- effects ----------------------------------------------------------------
+
+  void execute(node& n, scope_effects& out) {
+    auto all = std::exchange(out, {});
+    for (auto& x : all)
+      std::visit([&](auto& y) { carry_out(n, y); }, x);
+    n.coordinator.check_invariants();
+    for (const auto& [peer, w] : n.workers)
+      w->check_invariants();
+  }
+
+  void carry_out(node& n, effect::send& x) {
+    auto to = static_cast<std::size_t>(to_index(x.to));
+    auto from = n.index;
+    if (to != from && n.epochs[to] == 0)
+      return;
+    if (to != from && nodes_[to] == nullptr)
+      return;
+    tally("messages");
+    channel(
+      from, to, to == from ? 0 : n.epochs[to],
+      [this, from, to, what = std::move(x.what)] { deliver(from, to, what); });
+  }
+
+  void deliver(std::size_t from, std::size_t to, const message& what) {
+    auto& n = *nodes_[to];
+    scope_effects out;
+    n.coordinator.receive(slot(from), what, out);
+    execute(n, out);
+    if (auto i = n.workers.find(from); i != n.workers.end()) {
+      i->second->receive(what, out);
+      execute(n, out);
+    }
+  }
+
+  void carry_out(node& n, effect::whole& x) {
+    auto& a = asks_.at(x.id.serial);
+    check(!std::exchange(a.told, true), "a request ends once");
+    if (a.at != stage::pending) {
+      tally("crossed");
+      scope_effects out;
+      n.coordinator.release(x.id, {}, out);
+      execute(n, out);
+      return;
+    }
+    tally("granted");
+    a.at = stage::held;
+    a.held = a.spec.terms;
+    a.tokens = x.tokens;
+    check_whole(x);
+    if (!x.nodes.empty())
+      check_grant(a, x.nodes);
+    if (options_.crossing || below(4) != 0)
+      later_on(n, below(150), [this, serial = x.id.serial] {
+        if (auto i = asks_.find(serial); i != asks_.end())
+          give_up(i->second);
+      });
+  }
+
+  void carry_out(node&, effect::ended& x) {
+    auto& a = asks_.at(x.id.serial);
+    check(!std::exchange(a.told, true), "a request ends once");
+    tally(std::string{to_string(x.why)});
+    if (a.at == stage::pending)
+      finish_ask(a);
+  }
+
+  void carry_out(node&, effect::hold_lost& x) {
+    auto& a = asks_.at(x.id.serial);
+    tally("lost");
+    check(options_.cuts || options_.kills || x.why == loss::scope_closed,
+          "nothing is lost without a fault");
+    check(options_.cuts || x.why != loss::outranked,
+          "nothing is outranked without a cut");
+    if (a.at != stage::held)
+      return;
+    for (auto i : x.which)
+      a.held[i].mode = lock_mode::none;
+    for (const auto& held : a.held)
+      if (held.mode != lock_mode::none)
+        return;
+    finish_ask(a);
+  }
+
+  void carry_out(node&, effect::node_left&) {
+    tally("node left");
+  }
+  void carry_out(node&, effect::view_changed&) {}
+  void carry_out(node& n, effect::ready&) {
+    tally("ready");
+    scope_effects out;
+    for (auto& [peer, w] : n.workers) {
+      w->set_ready(out);
+      execute(n, out);
+    }
+  }
+  void carry_out(node&, effect::mismatch&) {}
+  void carry_out(node& n, effect::installed& x) {
+    tally("handed over", x.holds);
+    scope_effects out;
+    n.coordinator.installed(x.peer, x.epoch, x.holds, out);
+    execute(n, out);
+  }
+
+  // -- what clients do --------------------------------------------------------
+
+  void act() {
+    auto i = below(nodes_.size());
+    auto* n = nodes_[i].get();
+    auto dice = below(100);
+    if (dice < 3 && options_.kills) {
+      if (n != nullptr) {
+        tally("kills");
+        stop_node(i);
+        later(below(2500), [this, i] {
+          if (nodes_[i] == nullptr)
+            start_node(i);
+        });
+      }
+    } else if (dice < 6 && options_.cuts) {
+      auto j = below(nodes_.size());
+      if (i != j)
+        cut(i, j);
+    } else if (n == nullptr || !opened_[i]) {
+      // nobody there
+    } else if (dice < 16 && options_.direct) {
+      ask_direct(*n);
+    } else if (dice < 70) {
+      ask_several(*n);
+    } else if (auto* a = some_ask()) {
+      if (a->at == stage::pending)
+        cancel(*a, outcome::cancelled);
+      else if (dice < 80 && a->record == nullptr)
+        downgrade(*a);
+      else if (dice < 84)
+        end_session(*a);
+      else if (dice < 88 && a->held.size() > 1)
+        give_up_one(*a);
+      else
+        give_up(*a);
+    }
+  }
+
+  ask* some_ask() {
+    std::vector<ask*> all;
+    for (auto& [serial, a] : asks_)
+      if (a.at != stage::done)
+        all.push_back(&a);
+    return all.empty() ? nullptr : all[below(all.size())];
+  }
+
+  session& some_session(node& n) {
+    if (options_.crossing && !n.sessions.empty() && below(3) == 0)
+      return *std::next(n.sessions.begin(),
+                        static_cast<long>(below(n.sessions.size())))
+                ->second;
+    n.clock.tick();
+    auto serial = ++serials_;
+    auto* s = new session({slot(n.index), serial}, n.clock, *this);
+    n.sessions[serial] = s;
+    return *s;
+  }
+
+  ask& new_ask(node& n, session& s) {
+    auto serial = ++serials_;
+    auto& a = asks_[serial];
+    a.node = n.index;
+    a.life = n.life;
+    a.who = s.id().serial;
+    a.spec.id = {slot(n.index), serial};
+    a.spec.session = s.id();
+    a.spec.age = s.age();
+    tally("asked");
+    return a;
+  }
+
+  void ask_several(node& n) {
+    auto& a = new_ask(n, some_session(n));
+    auto terms = 1 + below(3);
+    for (std::uint64_t i = 0; i < terms; ++i)
+      a.spec.terms.push_back(
+        {term{static_cast<int>(below(options_.terms))}, some_mode()});
+    to_canonical_order(a.spec.terms);
+    a.spec.no_wait = below(10) == 0;
+    if (options_.crossing && below(2) == 0) {
+      a.spec.choice = node_choice::listed;
+      for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (below(2) == 0)
+          a.spec.nodes.push_back(slot(i));
+    }
+    auto serial = a.spec.id.serial;
+    later_on(n, 1, [this, &n, serial] {
+      scope_effects out;
+      n.coordinator.open(asks_.at(serial).spec, out);
+      execute(n, out);
+    });
+    if (options_.crossing || options_.cuts || options_.kills
+        || options_.late_openers)
+      set_deadline(n, a);
+  }
+
+  void ask_direct(node& n) {
+    if (n.coordinator.members().state() != membership::phase::ready)
+      return;
+    auto& s = some_session(n);
+    auto& a = new_ask(n, s);
+    a.spec.terms.push_back(
+      {term{static_cast<int>(below(options_.terms))}, some_mode()});
+    auto* w = new direct_waiter(s, a.spec.terms[0], *this, a.spec.id.serial);
+    a.waits = w;
+    set_deadline(n, a);
+    n.locks.lock(*w);
+  }
+
+  lock_mode some_mode() {
+    return below(3) == 0 ? shared : exclusive;
+  }
+
+  void set_deadline(node& n, ask& a) {
+    later_on(n, 2000 + below(2000), [this, serial = a.spec.id.serial] {
+      if (auto& x = asks_.at(serial); x.at == stage::pending)
+        cancel(x, outcome::timeout);
+    });
+  }
+
+  void direct_settled(std::uint64_t serial, waiter& w) {
+    auto& a = asks_.at(serial);
+    if (a.waits != &w)
+      return; // its client ended it
+    check(!std::exchange(a.told, true), "a direct request ends once");
+    a.waits = nullptr;
+    auto& n = *nodes_[a.node];
+    if (w.state() == outcome::granted) {
+      tally("granted here");
+      a.record = w.take_hold();
+      a.at = stage::held;
+      a.held = a.spec.terms;
+      a.tokens = {a.record->token};
+      check_grant(a, {slot(a.node)});
+      later_on(n, below(150), [this, serial] { give_up(asks_.at(serial)); });
+    } else {
+      finish_ask(a);
+    }
+    w.unref();
+  }
+
+  void direct_revoked(hold_record& r) {
+    for (auto& [serial, a] : asks_)
+      if (a.record == &r) {
+        tally("revoked");
+        check(options_.cuts, "nothing is revoked without a cut");
+        a.held[0].mode = lock_mode::none;
+      }
+  }
+
+  void cancel(ask& a, outcome why) {
+    auto& n = *nodes_[a.node];
+    auto id = a.spec.id;
+    if (a.waits != nullptr) {
+      auto* w = std::exchange(a.waits, nullptr);
+      if (!n.locks.end(*w, why, local_locks::tell::no)
+          && w->state() == outcome::granted)
+        if (auto* r = w->take_hold())
+          n.locks.give_back(*r);
+      w->unref();
+      a.told = true;
+      finish_ask(a);
+      return;
+    }
+    finish_ask(a);
+    later_on(n, below(8), [this, &n, id, why] {
+      scope_effects out;
+      n.coordinator.cancel(id, why, out);
+      execute(n, out);
+    });
+  }
+
+  void give_up(ask& a) {
+    if (a.at != stage::held)
+      return;
+    auto& n = *nodes_[a.node];
+    if (auto* r = std::exchange(a.record, nullptr))
+      n.locks.release(*r);
+    else
+      release_later(n, a.spec.id, {});
+    finish_ask(a);
+  }
+
+  void give_up_one(ask& a) {
+    if (a.at != stage::held || a.record != nullptr)
+      return;
+    auto which = static_cast<std::uint16_t>(below(a.held.size()));
+    a.held[which].mode = lock_mode::none;
+    release_later(*nodes_[a.node], a.spec.id, {which});
+    for (const auto& x : a.held)
+      if (x.mode != lock_mode::none)
+        return;
+    finish_ask(a);
+  }
+
+  void release_later(node& n, request_id id, std::vector<std::uint16_t> which) {
+    later_on(n, below(8), [this, &n, id, which = std::move(which)] {
+      scope_effects out;
+      n.coordinator.release(id, which, out);
+      execute(n, out);
+    });
+  }
+
+  void downgrade(ask& a) {
+    if (a.at != stage::held)
+      return;
+    auto& n = *nodes_[a.node];
+    auto which = static_cast<std::uint16_t>(below(a.held.size()));
+    if (a.held[which].mode != exclusive)
+      return;
+    later_on(n, below(8), [this, &n, id = a.spec.id, which] {
+      scope_effects out;
+      n.coordinator.downgrade(id, which, out);
+      // It is the session's hold that becomes shared: all its handles are,
+      // those too that it got since it asked for this.
+      const auto& a = asks_.at(id.serial);
+      for (auto& [serial, b] : asks_)
+        if (b.at == stage::held && b.who == a.who && a.at == stage::held)
+          for (auto& x : b.held)
+            if (x.what == a.held[which].what && x.mode == exclusive)
+              x.mode = shared;
+      execute(n, out);
+    });
+  }
+
+  void end_session(ask& of) {
+    auto& n = *nodes_[of.node];
+    auto who = of.who;
+    auto* s = n.sessions.at(who);
+    tally("sessions ended");
+    for (auto& [serial, a] : asks_) {
+      if (a.who != who || a.at == stage::done)
+        continue;
+      if (a.at == stage::pending)
+        cancel(a, outcome::session_ended);
+      else
+        give_up(a);
+    }
+    n.locks.close(*s, outcome::session_ended);
+    n.sessions.erase(who);
+    s->unref();
+  }
+
+  void finish_ask(ask& a) {
+    a.at = stage::done;
+    if (nodes_[a.node] == nullptr || nodes_[a.node]->life != a.life)
+      return;
+    auto& n = *nodes_[a.node];
+    if (a.waits != nullptr) { // its node stops
+      auto* w = std::exchange(a.waits, nullptr);
+      if (!n.locks.end(*w, outcome::shutting_down, local_locks::tell::no))
+        if (auto* r = w->take_hold())
+          n.locks.give_back(*r);
+      w->unref();
+    }
+    if (auto* r = std::exchange(a.record, nullptr))
+      n.locks.release(*r);
+  }
+
+  // -- the checker ------------------------------------------------------------
+
+  void check(bool ok, const std::string& what) const {
+    if (!ok)
+      throw violation{fmt::format("at {}: {}", now_.count(), what)};
+  }
+
+  [[nodiscard]] std::vector<node_slot> nodes_of(const ask& a) const {
+    if (a.record != nullptr)
+      return {slot(a.node)};
+    auto* x = nodes_[a.node]->coordinator.find(a.spec.id);
+    return x != nullptr ? x->nodes() : std::vector<node_slot>{};
+  }
+
+  /// Whether the row says what the client believes. Not so if the node is dead
+  /// or has dropped what came over a link, and the home does not know yet.
+  [[nodiscard]] bool has_part(const ask& a, const term_lock& t,
+                              node_slot node) const {
+    auto* n = nodes_[to_index(node)].get();
+    auto found = false;
+    if (n != nullptr)
+      n->locks.table().for_each_holder(t.what, [&](const hold_record& r) {
+        auto same = a.record != nullptr ? &r == a.record
+                                        : r.what == hold_record::kind::part
+                                            && r.owner->request == a.spec.id;
+        found |= same && covers(r.mode, t.mode);
+      });
+    return found;
+  }
+
+  /// Whole means: on each of its nodes there is a record of each of its terms.
+  void check_whole(const effect::whole& x) const {
+    const auto& a = asks_.at(x.id.serial);
+    for (auto node : x.nodes) {
+      auto* n = nodes_[to_index(node)].get();
+      if (n == nullptr
+          || (node != x.id.home && n->epochs[to_index(x.id.home)] == 0)
+          || (options_.cuts && node != x.id.home))
+        continue; // died meanwhile, or was cut off
+      for (const auto& t : a.spec.terms)
+        check(has_part(a, t, node),
+              fmt::format("{} is whole without a part on {}", to_string(x.id),
+                          to_index(node)));
+    }
+  }
+
+  void check_grant(const ask& a, const std::vector<node_slot>& nodes) {
+    if (!options_.cuts)
+      check_alone(a, nodes);
+    for (std::size_t i = 0; i < a.held.size(); ++i)
+      if (a.held[i].mode == exclusive)
+        check_token(a, a.held[i].what, a.tokens[i], nodes);
+  }
+
+  void check_alone(const ask& a, const std::vector<node_slot>& nodes) const {
+    for (const auto& [serial, b] : asks_)
+      if (b.at == stage::held && b.who != a.who)
+        for (auto node : nodes_of(b))
+          if (std::find(nodes.begin(), nodes.end(), node) != nodes.end())
+            check_pair(a, b, node);
+  }
+
+  void check_pair(const ask& a, const ask& b, node_slot node) const {
+    for (const auto& x : a.held)
+      for (const auto& y : b.held)
+        if (x.what == y.what && x.mode != lock_mode::none
+            && y.mode != lock_mode::none)
+          check(x.mode == shared && y.mode == shared,
+                fmt::format("{} and {} both hold {} on {}",
+                            to_string(a.spec.id), to_string(b.spec.id),
+                            to_string(x.what), to_index(node)));
+  }
+
+  void check_token(const ask& a, const term& what, fencing_token token,
+                   const std::vector<node_slot>& nodes) {
+    auto [i, fresh] = issued_.try_emplace({what, token}, a.who);
+    check(fresh || i->second == a.who,
+          fmt::format("token {} of {} is issued twice, to {}", token,
+                      to_string(what), to_string(a.spec.id)));
+    for (auto node : nodes) {
+      if (options_.cuts && !has_part(a, {what, exclusive}, node))
+        continue;
+      auto& last = last_[{what, node}];
+      check(token > last.first || a.who == last.second,
+            fmt::format("token {} of {} on {} is not above {}, for {}", token,
+                        to_string(what), to_index(node), last.first,
+                        to_string(a.spec.id)));
+      last = {token, a.who};
+    }
+  }
+
+  /// All faults end, all clients give up what they hold, time passes. If then
+  /// anything is left, somebody has forgotten it.
+  void drain() {
+    options_.kills = false;
+    while (!cut_.empty()) {
+      auto [i, j] = *cut_.begin();
+      heal(i, j);
+    }
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (nodes_[i] == nullptr)
+        start_node(i);
+    options_.kills = true;
+    // What a cut has left in two hands is settled.
+    for (auto until = now_ + time_point{6000};
+         !events_.empty() && events_.top().when <= until;)
+      step();
+    for (const auto& [serial, a] : asks_)
+      if (a.at == stage::held)
+        check_alone(a, nodes_of(a));
+    for (int round = 0; round < 100000; ++round) {
+      if (round % 64 == 0 || events_.empty())
+        for (auto& [serial, a] : asks_)
+          give_up(a);
+      if (events_.empty())
+        break;
+      step();
+    }
+    check(events_.empty(), "it comes to rest");
+    for (const auto& [serial, a] : asks_)
+      check(a.at == stage::done && (a.told || !lives(a.node, a.life)),
+            fmt::format("{} has ended and was told so", to_string(a.spec.id)));
+    for (auto& n : nodes_) {
+      check(n->coordinator.members().state() == membership::phase::ready,
+            "all have joined");
+      check(n->coordinator.members().view().size() == nodes_.size(),
+            "all see all");
+      check(n->coordinator.requests() == 0, "no request is left");
+      for (auto& [peer, w] : n->workers) {
+        check(w->requests() == 0,
+              fmt::format("no part of {} is left on {}", peer, n->index));
+        check(w->sessions() == 0, "no proxy is left");
+      }
+      check(n->locks.table().rows() == 0, "no row is left");
+      check(n->locks.table().waiters() == 0, "nobody waits");
+      n->locks.table().check_invariants();
+    }
+  }
+
+  // -- time -------------------------------------------------------------------
+
+  struct event {
+    time_point when;
+    std::uint64_t serial;
+    std::function<void()> what;
+    bool operator<(const event& x) const {
+      return std::tie(when, serial) > std::tie(x.when, x.serial);
+    }
+  };
+
+  void at(time_point when, std::function<void()> what) {
+    events_.push({when, ++event_serials_, std::move(what)});
+  }
+
+  void later(std::uint64_t delay, std::function<void()> what) {
+    at(now_ + time_point{delay}, std::move(what));
+  }
+
+  /// Unless the node has been stopped by then.
+  void later_on(node& n, std::uint64_t delay, std::function<void()> what) {
+    later(delay, [this, i = n.index, life = n.life, what = std::move(what)] {
+      if (lives(i, life))
+        what();
+    });
+  }
+
+  void step() {
+    auto next = std::move(const_cast<event&>(events_.top()));
+    events_.pop();
+    now_ = std::max(now_, next.when);
+    next.what();
+  }
+
+  std::uint64_t below(std::uint64_t limit) {
+    return random_() % limit;
+  }
+
+  void tally(const std::string& what, std::size_t by = 1) {
+    counts_[what] += by;
+  }
+
+  cluster_options options_;
+  std::mt19937_64 random_;
+  std::vector<std::string> names_;
+  time_point now_{0};
+  std::priority_queue<event> events_;
+  std::vector<std::unique_ptr<node>> nodes_;
+  std::vector<bool> opened_;
+  std::map<std::uint64_t, ask> asks_;
+  std::set<std::pair<std::size_t, std::size_t>> cut_;
+  std::map<std::pair<std::size_t, std::size_t>, time_point> arrivals_;
+  std::map<std::pair<term, fencing_token>, std::uint64_t> issued_;
+  std::map<std::pair<term, node_slot>, std::pair<fencing_token, std::uint64_t>>
+    last_;
+  std::map<std::string, std::size_t> counts_;
+  std::uint64_t event_serials_ = 0;
+  std::uint64_t serials_ = 0;
+  std::uint64_t lives_ = 0;
+  link_epoch epochs_ = 0;
+};
+
+} // namespace pawl::sim
