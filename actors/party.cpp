@@ -42,7 +42,7 @@ party::party(std::shared_ptr<scope_state> scope, caf::local_actor* self)
     return;
   port_.emplace(static_cast<caf::scheduled_actor*>(self),
                 [this](const compat::deliverable_ptr& what) {
-                  // Null: what an exception had left in the queue.
+                  // Anything else: what an exception had left in the queue.
                   auto keep = shared_from_this();
                   if (auto* x = dynamic_cast<delivery*>(what.get()))
                     static_cast<pending_response&>(x->what()).complete();
@@ -81,6 +81,19 @@ void party::remove(session_state& x) noexcept {
   drop_guard(word_, word);
 }
 
+bool party::has_whole(const session_state& mine, std::uint32_t hash) {
+  auto found = false;
+  auto word = take_guard(word_);
+  for (auto* x = sessions_; x != nullptr; x = x->next)
+    if (x != &mine)
+      x->for_each_hold([&](const hold_record& r) {
+        found = found
+                || (r.what == hold_record::kind::whole && r.hash == hash);
+      });
+  drop_guard(word_, word);
+  return found;
+}
+
 void party::close() noexcept {
   auto word = take_guard(word_);
   std::size_t work = 0;
@@ -114,7 +127,7 @@ void party::close_sessions() noexcept {
   while (closing != nullptr) {
     auto* x = closing;
     closing = x->closing;
-    scope_->locks.close(*x, why);
+    scope_->close(*x, why);
     x->unref();
   }
 }
@@ -134,7 +147,7 @@ void party::postpone() noexcept {
     return;
   try {
     port_->expect();
-    port_->where().deliver(nullptr);
+    port_->where().deliver(std::make_shared<compat::deliverable>());
   } catch (...) {
     // No memory for a message: the next continuation of the actor drains.
   }

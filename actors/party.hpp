@@ -59,6 +59,10 @@ public:
 
   void remove(session_state& x) noexcept;
 
+  /// Whether a session other than `mine` lists a hold for several nodes of a
+  /// term with this hash.
+  [[nodiscard]] bool has_whole(const session_state& mine, std::uint32_t hash);
+
   /// The actor has ended: closes all its sessions. From any thread. Hands large
   /// work to the scope's actor.
   void close() noexcept;

@@ -135,17 +135,21 @@ failure refusal(const ask& what, outcome why) {
 bool waits_for_itself(const ask& what) {
   if (what.where == ask::place::listed && what.nodes.empty())
     return false;
-  auto& table = what.who->scope().locks.table();
+  auto& scope = what.who->scope();
   auto* tag = what.who->party().tag();
   auto found = false;
   auto look = [&](const term_lock& x) {
-    table.for_each_holder(x.what, [&](const hold_record& r) {
+    auto part = false;
+    scope.locks.table().for_each_holder(x.what, [&](const hold_record& r) {
       auto mode = r.mode.load(std::memory_order_relaxed);
-      found = found
-              || (r.session != &*what.who && r.session->party() == tag
-                  && (mode == lock_mode::exclusive
-                      || x.mode == lock_mode::exclusive));
+      if (r.session == &*what.who || r.session->party() != tag
+          || (mode != lock_mode::exclusive && x.mode != lock_mode::exclusive))
+        return;
+      found = found || r.what == hold_record::kind::direct;
+      part = part || r.what == hold_record::kind::part;
     });
+    // A part may be on its way out already: then its whole is not listed.
+    found = found || (part && scope.wide_hold_of_party(*what.who, x.what));
   };
   if (what.several)
     std::for_each(what.many.begin(), what.many.end(), look);

@@ -1,6 +1,7 @@
 #include "pawl/actors/scope_state.hpp"
 
 #include "pawl/actors/pending.hpp"
+#include "pawl/actors/session_state.hpp"
 #include "pawl/actors/scope_actor.hpp"
 #include "pawl/actors/type_ids.hpp"
 #include "pawl/core/ensure.hpp"
@@ -172,6 +173,26 @@ void scope_state::close_parties() {
   }
   for (auto& x : all)
     x->close_sessions();
+}
+
+void scope_state::close(session_state& x, outcome why) {
+  if (locks.close(x, why))
+    sessions.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool scope_state::wide_hold_of_party(const session_state& mine,
+                                     const term& what) {
+  std::vector<party_ptr> parties{mine.party().shared_from_this()};
+  {
+    std::lock_guard guard{parties_lock_};
+    for (auto& x : threads_)
+      if (auto y = x.lock(); y && y->tag() == mine.party().tag())
+        parties.push_back(std::move(y));
+  }
+  auto hash = lock_table::low(what.hash());
+  return std::any_of(parties.begin(), parties.end(), [&](const auto& x) {
+    return x->has_whole(mine, hash);
+  });
 }
 
 session_id scope_state::next_session() {

@@ -47,6 +47,7 @@
 namespace pawl {
 
 class pending;
+class session_state;
 
 /// What is put into the inbox of a scope's actor.
 namespace post {
@@ -163,6 +164,14 @@ public:
 
   /// The actor of a party has ended.
   void forget(caf::actor_id who);
+
+  /// Ends a session of this scope.
+  void close(session_state& x, outcome why);
+
+  /// Whether another session of the same party has a hold of `what`, which is
+  /// for several nodes, in the way of a request in `mode`.
+  [[nodiscard]] bool wide_hold_of_party(const session_state& mine,
+                                        const term& what);
 
   [[nodiscard]] session_id next_session();
   [[nodiscard]] request_id next_request();

@@ -20,7 +20,7 @@ request<lock_set> session::lock_all(std::vector<term_lock> what) const {
 }
 
 void session::end() const {
-  state_->scope().locks.close(*state_, outcome::session_ended);
+  state_->scope().close(*state_, outcome::session_ended);
 }
 
 } // namespace pawl

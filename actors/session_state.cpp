@@ -95,11 +95,12 @@ session_state::session_state(session_id id, party_ptr owner)
   scope().sessions.fetch_add(1, std::memory_order_relaxed);
   if (party_->add(*this))
     return;
-  scope().locks.close(*this, outcome::session_ended); // born ended
+  scope().close(*this, outcome::session_ended); // born ended
 }
 
 session_state::~session_state() {
-  scope().sessions.fetch_sub(1, std::memory_order_relaxed);
+  if (!closed())
+    scope().sessions.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void session_state::last_gone() noexcept {

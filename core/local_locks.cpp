@@ -236,7 +236,7 @@ local_locks::manage_result local_locks::manage(wait_queue& q,
 
 // -- sessions -----------------------------------------------------------------
 
-void local_locks::close(session_ledger& who, outcome why) {
+bool local_locks::close(session_ledger& who, outcome why) {
   auto had = who.close();
   while (had.waits != nullptr) {
     auto* w = had.waits;
@@ -256,6 +256,7 @@ void local_locks::close(session_ledger& who, outcome why) {
       look(table_.release(*r).look);
     session_ledger::drop(*r);
   }
+  return had.was_open;
 }
 
 } // namespace pawl

@@ -139,8 +139,9 @@ public:
   // -- sessions ---------------------------------------------------------------
 
   /// Ends a session: its waiters end with `why`, its direct and whole holds
-  /// are released. Parts stay with their workers. Idempotent. O(what it has).
-  void close(session_ledger& who, outcome why);
+  /// are released. Parts stay with their workers. Idempotent; true for the first
+  /// call. O(what it has).
+  bool close(session_ledger& who, outcome why);
 
   // -- access -----------------------------------------------------------------
 
