@@ -15,6 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Buckets merged per turn of housekeeping.
+constexpr std::size_t trim_steps = 4096;
+
 /// Changes whenever two nodes could not work together in a scope.
 constexpr std::uint64_t scope_fingerprint = 1;
 
@@ -47,7 +50,8 @@ scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
     home_(options_for(*scope_), scope_->locks.table(), *scope_->clock),
     own_(own_worker(*scope_), scope_->locks, *scope_, *scope_->clock, *this),
     executor_(scope_->self(), home_, own_, *this),
-    epochs_(scope_->place().names.size()) {
+    epochs_(scope_->place().names.size()),
+    housekeeping_at_(std::chrono::steady_clock::now() + 1000ms) {
   // nop
 }
 
@@ -96,7 +100,17 @@ void scope_actor::wake() {
   scope_effects out;
   home_.tick(now(), out);
   run(out);
+  keep_house();
   set_timer();
+}
+
+void scope_actor::keep_house() {
+  auto now = std::chrono::steady_clock::now();
+  if (now < housekeeping_at_)
+    return;
+  // The table shrinks by itself while rows go; this is for the rest.
+  auto merged = scope_->locks.table().trim(trim_steps);
+  housekeeping_at_ = now + (merged == trim_steps ? 10ms : 1000ms);
 }
 
 void scope_actor::handle(post::open& x) {
@@ -303,10 +317,11 @@ void scope_actor::set_timer() {
     auto at = std::chrono::steady_clock::time_point{*joining};
     next = next ? std::min(*next, at) : at;
   }
-  if (!next || *next >= armed_)
+  auto at = next ? std::min(*next, housekeeping_at_) : housekeeping_at_;
+  if (at >= armed_)
     return;
-  armed_ = *next;
-  auto left = *next - std::chrono::steady_clock::now();
+  armed_ = at;
+  auto left = at - std::chrono::steady_clock::now();
   // Rounded up: a timer that is early would be set again at once.
   compat::delayed_send(
     this, std::max(std::chrono::ceil<std::chrono::microseconds>(left), 1us),

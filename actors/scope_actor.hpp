@@ -5,8 +5,9 @@
 // carry their effects out. Its state diagram is that of membership.
 //
 // One timer message is pending at a time: the earliest of the next deadline of a
-// request and of joining. A deadline that comes in earlier sets another one, and
-// the late one then finds nothing to do.
+// request, of joining, and of housekeeping, which gives memory of the table back
+// that its present rows do not need. A deadline that comes in earlier sets
+// another one, and the late one then finds nothing to do.
 
 #pragma once
 
@@ -79,6 +80,7 @@ private:
   [[nodiscard]] std::chrono::nanoseconds now() const;
   void run(scope_effects& out);
   void set_timer();
+  void keep_house();
   void forget(const request_id& id);
   pending* find(const request_id& id);
   std::string name_or_nothing(node_slot x) const;
@@ -102,6 +104,7 @@ private:
   std::vector<link_epoch> epochs_; // by slot; 0: no link
   std::chrono::steady_clock::time_point armed_
     = std::chrono::steady_clock::time_point::max();
+  std::chrono::steady_clock::time_point housekeeping_at_;
   bool stopping_ = false;
 };
 

@@ -308,20 +308,20 @@ std::optional<steady_time> scope_state::end_due(steady_time now) {
 
 void scope_state::put(scope_post what) {
   auto first = false;
+  auto closed = false;
   {
     std::lock_guard guard{inbox_lock_};
-    if (!inbox_closed_) {
+    closed = inbox_closed_;
+    if (!closed) {
       first = inbox_.empty();
       inbox_.push_back(std::move(what));
     }
   }
-  if (first) {
+  if (first)
     compat::anon_send(actor(), drain_atom_v);
-    return;
-  }
   // Nobody reads any more. What has a reference drops it, last of all: it may
   // be the last one of this scope.
-  if (inbox_closed_.load(std::memory_order_acquire))
+  if (closed)
     dispose(what);
 }
 
@@ -347,7 +347,7 @@ void scope_state::close_inbox() {
   std::vector<scope_post> rest;
   {
     std::lock_guard guard{inbox_lock_};
-    inbox_closed_.store(true, std::memory_order_release);
+    inbox_closed_ = true;
     rest.swap(inbox_);
   }
   managers_.stop();

@@ -292,7 +292,7 @@ private:
 
   std::mutex inbox_lock_;
   std::vector<scope_post> inbox_;
-  std::atomic<bool> inbox_closed_{false};
+  bool inbox_closed_ = false;
 
   std::mutex parties_lock_;
   std::unordered_map<caf::actor_id, party_ptr> parties_;

@@ -94,14 +94,21 @@ lock_table::lock_table(const lock_table_options& options)
 }
 
 lock_table::~lock_table() {
-  // Rows outside their bucket and long terms; there are none after an orderly
-  // end, when everything is released.
+  // Rows outside their bucket, long terms, and queues that were left without a
+  // manager when the scope ended.
   for (std::size_t i = 0; i < buckets(); ++i) {
     locked_bucket b{*this, locked_bucket::by_index{}, i};
+    auto drop = [&](row& x) {
+      if ((b.get(x) & queue_bit) != 0) {
+        x.queue->~wait_queue();
+        block_pool::give(x.queue);
+      }
+      remove_row(b, x);
+    };
     while (b.base->chain != nullptr)
-      remove_row(b, *b.base->chain);
+      drop(*b.base->chain);
     if ((b.word & used_bit) != 0)
-      remove_row(b, *b.base);
+      drop(*b.base);
     b.crowded = false;
   }
   ::munmap(static_cast<void*>(table_), capacity_ * sizeof(row));

@@ -56,7 +56,7 @@ membership::changes membership::link_up(node_slot peer, link_epoch epoch) {
   if (auto* known = linked_peer(peer)) {
     if (known->epoch == epoch)
       return out;
-    take_down(peer, out); // the old epoch goes first
+    leave_view(peer, out); // the old epoch goes first
   }
   auto& x = peers_[to_index(peer)];
   x.state = peer_state::linked;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,37 +14,46 @@ namespace {
 /// shards then go on counting for another thread.
 class thread_numbers {
 public:
-  static constexpr std::size_t owned = 63;
-
   std::size_t take() noexcept {
     auto taken = taken_.load(std::memory_order_relaxed);
     for (;;) {
-      auto free = ~taken & ((std::uint64_t{1} << owned) - 1);
+      auto free = ~taken & all;
       if (free == 0)
-        return owned;
+        return detail::shared_thread_number;
       auto bit = free & (~free + 1);
       // Acquire: what the last owner counted is seen by the next.
       if (taken_.compare_exchange_weak(taken, taken | bit,
-                                       std::memory_order_acquire))
+                                       std::memory_order_acquire,
+                                       std::memory_order_relaxed))
         return static_cast<std::size_t>(std::countr_zero(bit));
     }
   }
 
-  void give(std::size_t index) noexcept {
-    if (index < owned)
-      taken_.fetch_and(~(std::uint64_t{1} << index), std::memory_order_release);
+  void give(std::size_t number) noexcept {
+    if (number != detail::shared_thread_number)
+      taken_.fetch_and(~(std::uint64_t{1} << number),
+                       std::memory_order_release);
   }
 
 private:
+  static constexpr auto all
+    = (std::uint64_t{1} << detail::owned_thread_numbers) - 1;
+
   std::atomic<std::uint64_t> taken_{0};
 };
 
-thread_numbers numbers;
+constinit thread_numbers numbers;
 
-struct thread_number {
-  std::size_t value = numbers.take();
-  ~thread_number() {
-    numbers.give(value);
+/// Gives the number back at the end of its thread. What the thread counts after
+/// that, in other destructors, goes to the shared shard.
+struct number_owner {
+  number_owner() {
+    detail::thread_number = numbers.take();
+  }
+
+  ~number_owner() {
+    numbers.give(
+      std::exchange(detail::thread_number, detail::shared_thread_number));
   }
 };
 
@@ -74,32 +84,34 @@ void duration_histogram::record(std::uint64_t ns, bool shared) noexcept {
 }
 
 statistics::statistics() {
-  static_assert(owned_shards == thread_numbers::owned);
   fallback_.shared = true;
 }
 
 statistics::~statistics() {
   for (auto& x : shards_)
-    if (auto* s = x.load(); s != &fallback_)
-      delete s;
+    delete x.load();
 }
 
-std::size_t statistics::thread_index() noexcept {
-  thread_local thread_number mine;
-  return mine.value;
-}
-
-statistics::shard& statistics::make_shard(std::size_t index) noexcept {
+statistics::shard& statistics::make_shard() noexcept {
+  if (detail::thread_number == detail::no_thread_number) {
+    static thread_local number_owner owner;
+    (void)owner;
+  }
+  // Another thread had the number before, and counted here; or it is shared.
+  auto number = detail::thread_number;
+  auto* found = shards_[number].load(std::memory_order_acquire);
+  if (found != nullptr)
+    return *found;
   auto* fresh = new (std::nothrow) shard;
   if (fresh == nullptr)
     return fallback_;
-  fresh->shared = index == owned_shards;
-  shard* expected = nullptr;
-  if (shards_[index].compare_exchange_strong(expected, fresh,
-                                             std::memory_order_acq_rel))
+  fresh->shared = number == detail::shared_thread_number;
+  if (shards_[number].compare_exchange_strong(found, fresh,
+                                              std::memory_order_acq_rel,
+                                              std::memory_order_acquire))
     return *fresh;
   delete fresh; // threads that share a shard met here
-  return *expected;
+  return *found;
 }
 
 // -- events -------------------------------------------------------------------

@@ -10,7 +10,7 @@
 // The histograms are log-linear (as in HdrHistogram): 16 steps per power of
 // two, so a quantile is at most 1/16 too large.
 //
-// Thread-safe. count_fast_grant is a thread-local look-up and one store.
+// Thread-safe. count_fast_grant is a thread-local look-up, a load and a store.
 
 #pragma once
 
@@ -27,6 +27,21 @@
 #include <vector>
 
 namespace pawl {
+
+namespace detail {
+
+/// Numbers that belong to one thread at a time.
+inline constexpr std::size_t owned_thread_numbers = 63;
+
+/// The one of all threads that came too late, or that are about to end.
+inline constexpr std::size_t shared_thread_number = owned_thread_numbers;
+
+inline constexpr std::size_t no_thread_number = shared_thread_number + 1;
+
+/// Of the calling thread; taken when it first counts, given back when it ends.
+inline constinit thread_local std::size_t thread_number = no_thread_number;
+
+} // namespace detail
 
 /// Durations in nanoseconds. Written by one thread, or by several (`shared`).
 class duration_histogram {
@@ -152,7 +167,7 @@ public:
   [[nodiscard]] snapshot read() const;
 
 private:
-  static constexpr std::size_t owned_shards = 63;
+  static constexpr std::size_t owned_shards = detail::owned_thread_numbers;
   static constexpr std::size_t hot_terms = 16;
 
   struct alignas(64) shard {
@@ -180,23 +195,21 @@ private:
                std::memory_order_relaxed);
   }
 
-  /// The shard of the calling thread.
+  /// The shard of the calling thread. A thread without a number finds none.
   shard& mine() noexcept {
-    auto index = thread_index();
-    auto* s = shards_[index].load(std::memory_order_acquire);
-    return s != nullptr ? *s : make_shard(index);
+    auto* s = shards_[detail::thread_number].load(std::memory_order_acquire);
+    if (s != nullptr) [[likely]]
+      return *s;
+    return make_shard();
   }
 
-  /// A number of the calling thread, given back when it ends; the last one is
-  /// shared by all threads that came too late.
-  static std::size_t thread_index() noexcept;
-
-  shard& make_shard(std::size_t index) noexcept;
+  shard& make_shard() noexcept;
   void note_hot(const term& what, std::uint64_t waited) noexcept;
   [[nodiscard]] static times merge(
     const std::vector<const duration_histogram*>& all);
 
-  std::array<std::atomic<shard*>, owned_shards + 1> shards_{};
+  /// By number: those of one thread each, the shared one, and always null.
+  std::array<std::atomic<shard*>, owned_shards + 2> shards_{};
   mutable std::mutex hot_lock_;
   std::vector<hot_term> hot_; // at most hot_terms
   shard fallback_;            // if there is no memory for another
