@@ -17,7 +17,7 @@ pawl_packages=(
   g++ cmake ninja-build pkg-config
   libcaf-dev libfmt-dev libxxhash-dev
   libgtest-dev libgmock-dev googletest librapidcheck-dev libbenchmark-dev
-  libcli11-dev libmodbus-dev librocksdb-dev
+  libcli11-dev libmodbus-dev nlohmann-json3-dev librocksdb-dev
   spin iproute2
 )
 
