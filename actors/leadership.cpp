@@ -20,7 +20,8 @@ public:
 
   void attach(caf::actor who) {
     std::lock_guard guard{lock_};
-    actor_ = std::move(who);
+    if (!ended_) // it runs already
+      actor_ = std::move(who);
   }
 
   void stop() override {

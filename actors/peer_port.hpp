@@ -8,7 +8,9 @@
 #include "pawl/core/ids.hpp"
 #include "pawl/core/message.hpp"
 
+#include <atomic>
 #include <string>
+#include <vector>
 
 namespace pawl {
 
@@ -26,8 +28,11 @@ public:
   [[nodiscard]] virtual bool heard(node_slot who) const = 0;
 
   /// False when this node itself did not run for node-timeout (it was stopped
-  /// or suspended), until every link has been heard again or re-exchanged.
-  [[nodiscard]] virtual bool awake() const = 0;
+  /// or suspended), until every link has been heard again or re-exchanged:
+  /// `exchanged` are the epochs, by slot, in which the scope's holds have been.
+  [[nodiscard]] virtual bool awake(
+    const std::vector<std::atomic<link_epoch>>& exchanged) const
+    = 0;
 
   /// The scope has joined: the workers of the peers grant from now on.
   virtual void scope_ready(const std::string& scope) = 0;

@@ -108,6 +108,7 @@ bool pending::whole(const std::vector<fencing_token>& tokens,
   }
   std::size_t i = 0;
   for (auto* r = hold; r != nullptr; r = r->row_next) {
+    wholes_[i].token = tokens[i];
     r->token = tokens[i++];
     ref(); // the hold's
   }
@@ -132,18 +133,17 @@ void pending::refuse(outcome why, std::string node) {
   scope().locks.end(*this, why);
 }
 
-void pending::node_left(node_slot which) {
+void pending::node_left(std::uint16_t which, node_slot node) {
   {
     std::lock_guard guard{lock_};
-    std::erase(nodes_, which);
+    std::erase(nodes_, node);
   }
-  for (std::size_t i = 0; i < spec_.terms.size(); ++i) {
-    hold_event event;
-    event.what = hold_event::kind::node_left;
-    event.term = spec_.terms[i].what;
-    event.node = scope().name_of(which);
-    client().tell(std::move(event));
-  }
+  hold_event event;
+  event.what = hold_event::kind::node_left;
+  event.term = spec_.terms[which].what;
+  event.token = wholes_[which].token;
+  event.node = scope().name_of(node);
+  client().tell(std::move(event));
 }
 
 bool pending::lost(std::uint16_t which, std::string node) {
@@ -169,8 +169,10 @@ bool pending::nodes_heard() const {
   auto* port = scope().port();
   if (port == nullptr)
     return true;
-  if (!port->awake())
-    return false;
+  // Of every_node, who fell silent has left or will, and does not count; but a
+  // node that was out itself may have been left by all others.
+  if (spec_.choice == node_choice::every_node)
+    return port->awake(scope().exchanged);
   std::lock_guard guard{lock_};
   for (auto x : nodes_)
     if (x != scope().self() && !port->heard(x))

@@ -56,6 +56,7 @@ public:
   struct whole_hold : hold_owner {
     pending* from = nullptr;
     std::uint16_t which = 0;
+    fencing_token token = 0; // once granted
   };
 
   ~pending() override;
@@ -84,7 +85,8 @@ public:
   /// Ends it, on the coordinator's word. `node` is the one concerned.
   void refuse(outcome why, std::string node);
 
-  void node_left(node_slot which);
+  /// Its hold of a term, one that its client still has, shrank by a node.
+  void node_left(std::uint16_t which, node_slot node);
 
   /// A hold of it, by term, is not held any more. False if its client had given
   /// it up already.

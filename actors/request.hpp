@@ -24,6 +24,7 @@
 
 #include <chrono>
 #include <concepts>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,10 @@ public:
     ask_.where = ask::place::listed;
     ask_.nodes = std::move(nodes);
     return std::move(*this);
+  }
+
+  request&& on(std::initializer_list<std::string> nodes) && {
+    return std::move(*this).on(std::vector<std::string>{nodes});
   }
 
   request&& on(std::string node) && {

@@ -169,6 +169,7 @@ void scope_actor::handle(post::from_peer& x) {
   scope_effects out;
   home_.receive(x.from, x.what, out);
   run(out);
+  note_exchange(x.from);
 }
 
 void scope_actor::handle(post::link_up& x) {
@@ -194,6 +195,9 @@ void scope_actor::handle(post::rejected& x) {
 
 void scope_actor::handle(post::effects& x) {
   run(x.what);
+  // A worker may have installed what its peer has handed over.
+  for (std::size_t i = 0; i < epochs_.size(); ++i)
+    note_exchange(static_cast<node_slot>(i));
 }
 
 void scope_actor::handle(post::close_party& x) {
@@ -271,8 +275,14 @@ void scope_actor::hold_lost(const request_id& id, std::uint16_t which, loss why,
 }
 
 void scope_actor::node_left(const request_id& id, node_slot node) {
-  if (auto* p = find(id))
-    p->node_left(node);
+  auto* p = find(id);
+  const auto* held = home_.find(id);
+  if (p == nullptr || held == nullptr)
+    return;
+  const auto& terms = held->spec().terms;
+  for (std::size_t i = 0; i < terms.size(); ++i)
+    if (terms[i].mode != lock_mode::none) // not given up
+      p->node_left(static_cast<std::uint16_t>(i), node);
 }
 
 void scope_actor::view_changed(std::vector<node_slot> nodes) {
@@ -326,6 +336,15 @@ void scope_actor::set_timer() {
   compat::delayed_send(
     this, std::max(std::chrono::ceil<std::chrono::microseconds>(left), 1us),
     wake_atom_v);
+}
+
+/// For still_held(): the holds of both sides have met in this epoch.
+void scope_actor::note_exchange(node_slot peer) {
+  auto epoch = epochs_[to_index(peer)];
+  auto& known = scope_->exchanged[to_index(peer)];
+  if (epoch != 0 && home_.members().resolved(peer)
+      && known.load(std::memory_order_relaxed) != epoch)
+    known.store(epoch, std::memory_order_relaxed);
 }
 
 pending* scope_actor::find(const request_id& id) {

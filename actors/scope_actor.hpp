@@ -80,6 +80,7 @@ private:
   [[nodiscard]] std::chrono::nanoseconds now() const;
   void run(scope_effects& out);
   void set_timer();
+  void note_exchange(node_slot peer);
   void keep_house();
   void forget(const request_id& id);
   pending* find(const request_id& id);

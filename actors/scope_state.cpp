@@ -55,6 +55,7 @@ scope_state::scope_state(caf::actor_system& system, std::string name,
                          std::shared_ptr<peer_port> port)
   : locks(table_options(options, place), *this),
     clock(std::move(node_clock)),
+    exchanged(place.names.size()),
     system_(system),
     name_(std::move(name)),
     options_(options),
@@ -72,15 +73,26 @@ void scope_state::start() {
   auto ended = std::make_shared<std::promise<void>>();
   auto actor = system_.spawn<scope_actor, caf::hidden>(shared_from_this(),
                                                        ended);
-  std::lock_guard guard{actor_lock_};
-  actor_ = std::move(actor);
-  actor_ended_ = ended->get_future().share();
+  {
+    std::lock_guard guard{actor_lock_};
+    actor_ = actor;
+    actor_ended_ = ended->get_future().share();
+  }
+  // It runs already: who has put something meanwhile found nobody to wake.
+  compat::anon_send(actor, drain_atom_v);
 }
 
 void scope_state::stop_before(std::weak_ptr<stop_first> x) {
-  std::lock_guard guard{actor_lock_};
-  std::erase_if(stop_before_, [](const auto& y) { return y.expired(); });
-  stop_before_.push_back(std::move(x));
+  {
+    std::lock_guard guard{actor_lock_};
+    if (!stops_) {
+      std::erase_if(stop_before_, [](const auto& y) { return y.expired(); });
+      stop_before_.push_back(std::move(x));
+      return;
+    }
+  }
+  if (auto late = x.lock())
+    late->stop();
 }
 
 void scope_state::stop(outcome why) {
@@ -90,6 +102,7 @@ void scope_state::stop(outcome why) {
     std::lock_guard guard{actor_lock_};
     ended = actor_ended_;
     first.swap(stop_before_);
+    stops_ = true;
   }
   auto may_block = compat::running_actor() == 0;
   for (auto& x : first)
@@ -333,6 +346,10 @@ void scope_state::dispose(scope_post& what) {
     y->what->unref();
   } else if (auto* z = std::get_if<post::settled>(&what)) {
     z->what->unref();
+  } else if (auto* m = std::get_if<post::from_peer>(&what)) {
+    // A greeting is answered, also by a scope that has just been closed.
+    if (port_ && std::holds_alternative<scope_opened_message>(m->what))
+      port_->send(m->from, m->epoch, name_, hand_over_message{false, {}, 0});
   } else if (auto* p = std::get_if<post::close_party>(&what)) {
     p->who->close_sessions();
   }

@@ -269,6 +269,9 @@ public:
   std::atomic<std::size_t> wide_requests{0};
   /// Sessions open in the scope.
   std::atomic<std::size_t> sessions{0};
+  /// By slot: the link epoch in which the peer has told what it holds, and all
+  /// of it is installed (or it has not opened the scope). 0: none.
+  std::vector<std::atomic<link_epoch>> exchanged;
 
 private:
   void dispose(scope_post& what);
@@ -289,6 +292,7 @@ private:
   std::shared_future<void> actor_ended_;
   std::atomic<bool> stopped_{false};
   std::vector<std::weak_ptr<stop_first>> stop_before_;
+  bool stops_ = false; // what is to end before it has been told
 
   std::mutex inbox_lock_;
   std::vector<scope_post> inbox_;

@@ -1,6 +1,9 @@
 #include "pawl/actors/session_state.hpp"
 
+#include "pawl/actors/log.hpp"
 #include "pawl/actors/scope_state.hpp"
+
+#include <fmt/format.h>
 
 #include <new>
 
@@ -144,10 +147,21 @@ void session_state::tell(hold_event what) noexcept {
   }
 }
 
-void session_state::revoked(hold_record& r) noexcept {
-  scope().statistics.count_lost();
+void session_state::taken_away(const term& what, hold_record& r) noexcept {
+  auto& where = scope();
+  where.statistics.count_lost();
   hold_event event;
   event.what = hold_event::kind::lost;
+  try {
+    event.term = what;
+    event.node = where.name_of(where.self());
+    log_line(log_level::warning,
+             fmt::format("scope {}: a hold on {} is lost: a larger token was "
+                         "met ({})",
+                         where.name(), to_string(what), event.node));
+  } catch (...) {
+    // No memory: it is told all the same.
+  }
   event.token = r.token;
   tell(std::move(event));
 }

@@ -35,7 +35,7 @@ public:
   /// Tells the client, in its actor or (thread sessions) on this stack.
   void tell(hold_event what) noexcept;
 
-  void revoked(hold_record& r) noexcept override;
+  void taken_away(const term& what, hold_record& r) noexcept override;
 
   // -- links of the party's list, under its bit -------------------------------
 

@@ -173,7 +173,7 @@ release_result local_locks::let_go(hold_record& r, bool to_prior) {
   return lost ? release_result::lost : release_result::already_released;
 }
 
-bool local_locks::revoke(hold_record& r) {
+bool local_locks::revoke(hold_record& r, const term& what) {
   // Before the row is left: its owner may find it gone right then, and ask why.
   r.parties.fetch_or(hold_record::lost_bit, std::memory_order_acq_rel);
   auto end = table_.release(r, true);
@@ -183,7 +183,7 @@ bool local_locks::revoke(hold_record& r) {
                         std::memory_order_acq_rel);
   } else {
     r.session->take_out(r);
-    r.session->revoked(r);
+    r.session->taken_away(what, r);
   }
   session_ledger::drop(r);
   return end.done;

@@ -113,7 +113,7 @@ public:
   /// Takes a pinned hold away from its owner, unless it was given up meanwhile,
   /// tells its session, and drops the pin. For direct records; parts belong to
   /// their workers. Returns whether it was taken.
-  bool revoke(hold_record& r);
+  bool revoke(hold_record& r, const term& what = {});
 
   /// Makes the session's hold on the term shared. False if it is not held any
   /// more.

@@ -112,10 +112,16 @@ membership::changes membership::mismatched(node_slot from) {
 
 membership::changes membership::scope_closed(node_slot from) {
   changes out;
-  if (linked_peer(from) == nullptr)
+  auto* x = linked_peer(from);
+  if (x == nullptr)
     return out;
+  // While our greeting is not answered it may be about a scope that has been
+  // opened anew since, and believing it would be granting without knowing the
+  // holds of that one. The answer is still to come, and says what is open.
+  auto answered = x->state != peer_state::linked || x->installing;
   leave_view(from, out);
-  resolve(from, peer_state::absent, out);
+  if (answered)
+    resolve(from, peer_state::absent, out);
   return out;
 }
 

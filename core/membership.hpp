@@ -34,6 +34,8 @@
 // into its view *and* hands over its every_node holds, in one step (the
 // coordinator's, which also releases them: so no hold is granted, released and
 // handed over in the wrong order). Who has not opened it answers "not open".
+// Each `scope_opened` is answered, also by a scope that is being closed; until
+// then a `scope_closed` does not resolve the peer: it may be of an older scope.
 // A peer that receives the holds installs them before anything else of that
 // link, acknowledges, and has the sender in its view from then on.
 //

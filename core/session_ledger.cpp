@@ -213,6 +213,10 @@ void session_ledger::revoked(hold_record&) noexcept {
   // nop
 }
 
+void session_ledger::taken_away(const term&, hold_record& r) noexcept {
+  revoked(r);
+}
+
 void session_ledger::drop(hold_record& r) noexcept {
   // Acquire and release: the last party must see what the others did.
   auto before = r.parties.fetch_sub(1, std::memory_order_acq_rel);

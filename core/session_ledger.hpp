@@ -128,6 +128,9 @@ public:
   /// whoever revoked it, before it drops its share; no bit is held.
   virtual void revoked(hold_record& r) noexcept;
 
+  /// The same, told by who knows the term; by default it is `revoked`.
+  virtual void taken_away(const term& what, hold_record& r) noexcept;
+
   /// Drops one party's share of a record that is in no list; frees it with the
   /// last. May call `last_gone()`.
   static void drop(hold_record& r) noexcept;

@@ -472,7 +472,7 @@ void worker::settle_row(const term& what, scope_effects& out) {
       effect::send{x.request.home, lost_message{x.request, x.which, ask}});
   });
   for (auto* r : direct)
-    locks_.revoke(*r);
+    locks_.revoke(*r, what);
 }
 
 // -- requests and sessions ----------------------------------------------------

@@ -169,6 +169,7 @@ struct cluster::parts {
   std::shared_ptr<cluster_board> board;
   stop_flag stop = std::make_shared<std::atomic<bool>>(false);
   std::vector<std::shared_ptr<outbox>> boxes;
+  std::vector<stop_flag> cuts;
   std::vector<caf::actor> links;
   caf::actor at_the_door;
   std::shared_ptr<countdown> running = std::make_shared<countdown>();
@@ -196,6 +197,7 @@ std::variant<std::unique_ptr<cluster>, std::string> cluster::start(
   x->board
     = std::make_shared<cluster_board>(nodes, plan.self, plan.node_timeout);
   x->boxes.resize(nodes);
+  x->cuts.resize(nodes);
   x->links.resize(nodes);
   for (std::size_t i = 0; i < nodes; ++i) {
     if (i == to_index(plan.self))
@@ -217,6 +219,7 @@ std::variant<std::unique_ptr<cluster>, std::string> cluster::start(
     y.board = x->board;
     y.box = x->boxes[i] = std::make_shared<outbox>();
     y.stop = x->stop;
+    y.cut = x->cuts[i] = std::make_shared<std::atomic<bool>>(false);
     x->links[i] = sys.spawn<link>(std::move(y));
     x->watch(x->links[i]);
   }
@@ -255,6 +258,10 @@ void cluster::stop() {
 
 void cluster::stop_quietly() {
   stop(true);
+}
+
+void cluster::cut(node_slot peer, bool yes) {
+  parts_->cuts[to_index(peer)]->store(yes);
 }
 
 void cluster::stop(bool quietly) {
@@ -303,8 +310,13 @@ bool cluster::heard(node_slot peer) const noexcept {
   return parts_->board->heard(peer);
 }
 
-bool cluster::awake() const noexcept {
-  return parts_->board->awake();
+bool cluster::awake(
+  const std::vector<std::atomic<link_epoch>>& exchanged) const noexcept {
+  return parts_->board->awake([&](node_slot peer, link_epoch epoch) {
+    return to_index(peer) >= exchanged.size()
+           || exchanged[to_index(peer)].load(std::memory_order_relaxed)
+                == epoch;
+  });
 }
 
 fencing_token cluster::floor() const noexcept {

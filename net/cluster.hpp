@@ -16,11 +16,13 @@
 
 #include <caf/fwd.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace pawl {
 
@@ -53,6 +55,11 @@ public:
   /// Ends all links without a word, as a crash would. For tests.
   void stop_quietly();
 
+  /// From now on (or no longer) nothing that this node and `peer` send each
+  /// other arrives here or leaves. Cut on both nodes, it is a cut network with
+  /// both sides alive. For tests.
+  void cut(node_slot peer, bool yes);
+
   // -- sending ----------------------------------------------------------------
 
   /// Appends a message to the link's next batch. It is dropped if `epoch` is
@@ -73,8 +80,10 @@ public:
   [[nodiscard]] bool heard(node_slot peer) const noexcept;
 
   /// False when this node itself did not run for node-timeout, until every link
-  /// has been heard since, or is down.
-  [[nodiscard]] bool awake() const noexcept;
+  /// has been heard since; or `exchanged`, by slot, is its new epoch; or it has
+  /// been down for node-timeout since.
+  [[nodiscard]] bool awake(
+    const std::vector<std::atomic<link_epoch>>& exchanged) const noexcept;
 
   // -- what nodes tell each other all along -----------------------------------
 

@@ -39,9 +39,12 @@ public:
     x.ran.store(ticks(now), std::memory_order_release);
   }
 
-  /// This node did not run until now.
+  /// This node did not run until now. To be called before `ran`.
   void gap(node_slot peer, time_point now) noexcept {
-    lines_[to_index(peer)].gap.store(ticks(now), std::memory_order_relaxed);
+    auto& x = lines_[to_index(peer)];
+    x.gap_epoch.store(x.epoch.load(std::memory_order_relaxed),
+                      std::memory_order_relaxed);
+    x.gap.store(ticks(now), std::memory_order_relaxed);
   }
 
   // -- for everybody ----------------------------------------------------------
@@ -64,19 +67,33 @@ public:
            || (epoch(peer) != 0 && now - last_heard(peer) < node_timeout_);
   }
 
-  /// False when this node did not run for node-timeout, until every link has
-  /// been heard since or is down. O(nodes).
-  [[nodiscard]] bool awake(time_point now = clock::now()) const noexcept {
+  /// False when this node did not run for half of node-timeout (so that peers
+  /// may have found it silent), until of every link one of these is true: it was heard since, in the same epoch; it is another
+  /// epoch, and what is held was exchanged in it, which `exchanged` tells, by
+  /// slot; it has been down for node-timeout since. (Who was out was found down
+  /// by its peers: what it held may be held by others when it wakes.) O(nodes).
+  template <class Exchanged>
+  [[nodiscard]] bool awake(Exchanged exchanged,
+                           time_point now = clock::now()) const noexcept {
     for (std::size_t i = 0; i < nodes_; ++i) {
       if (i == to_index(self_))
         continue;
       const auto& x = lines_[i];
       auto ran = x.ran.load(std::memory_order_acquire);
-      if (ran != never && now - time(ran) >= node_timeout_)
-        return false;
-      if (x.epoch.load(std::memory_order_relaxed) != 0
-          && x.heard.load(std::memory_order_relaxed)
-               < x.gap.load(std::memory_order_relaxed))
+      if (ran != never && now - time(ran) >= node_timeout_ / 2)
+        return false; // peers have counted from before: see link_machine
+      auto gap = x.gap.load(std::memory_order_relaxed);
+      if (gap == never)
+        continue;
+      auto epoch = x.epoch.load(std::memory_order_relaxed);
+      auto settled = false;
+      if (epoch == 0)
+        settled = now - time(gap) >= node_timeout_;
+      else if (epoch == x.gap_epoch.load(std::memory_order_relaxed))
+        settled = x.heard.load(std::memory_order_relaxed) >= gap;
+      else
+        settled = exchanged(static_cast<node_slot>(i), epoch);
+      if (!settled)
         return false;
     }
     return true;
@@ -131,6 +148,7 @@ private:
     std::atomic<std::int64_t> heard = never;
     std::atomic<std::int64_t> ran = never;
     std::atomic<std::int64_t> gap = never;
+    std::atomic<link_epoch> gap_epoch = 0;
   };
 
   std::size_t nodes_;

@@ -16,6 +16,11 @@ using clock = std::chrono::steady_clock;
 /// says to CAF before it reports.
 constexpr std::chrono::seconds handshake_time{5};
 
+/// What one turn does at most, so that heartbeats keep their time under load.
+constexpr std::size_t frames_per_turn = 4;
+constexpr std::size_t items_per_turn
+  = frames_per_turn * wire::max_batch_messages;
+
 } // namespace
 
 link::link(caf::actor_config& cfg, link_parts parts)
@@ -61,7 +66,7 @@ void link::step(Event event) {
   auto now = clock::now();
   machine_.vitals(board.floor(), board.lamport());
   event(now, todo);
-  machine_.flush(now, todo);
+  machine_.flush(now, todo, frames_per_turn);
   board.raise_floor(machine_.peer_floor());
   board.raise_lamport(machine_.peer_lamport());
   auto is_gap = [](const link_machine::effect& x) {
@@ -73,6 +78,8 @@ void link::step(Event event) {
   perform(todo);
   settle_ways();
   schedule(now);
+  if (machine_.can_send() || moved_ < taken_.size())
+    drain_again();
 }
 
 /// One timer is pending at a time, unless something earlier came up; the later
@@ -87,6 +94,8 @@ void link::schedule(link_machine::time_point now) {
 }
 
 void link::received(const compat::byte_vector& frame) {
+  if (parts_.cut->load())
+    return;
   auto from = way_of(current_sender());
   step([&](auto now, auto& out) {
     machine_.receive(from, frame.bytes, now, out);
@@ -97,6 +106,8 @@ void link::received(const compat::local_ptr& x) {
   if (dynamic_cast<start_link*>(x.ptr.get()) != nullptr) {
     step([this](auto now, auto& out) { machine_.tick(now, out); });
   } else if (auto* hello = dynamic_cast<greeting*>(x.ptr.get())) {
+    if (parts_.cut->load())
+      return;
     auto from = way_of(hello->from);
     step([&](auto now, auto& out) {
       machine_.receive_hello(from, hello->what, now, out);
@@ -109,18 +120,39 @@ void link::received(const compat::local_ptr& x) {
 }
 
 void link::drain() {
-  parts_.box->take(taken_);
+  draining_ = false;
+  auto rest = moved_ < taken_.size();
+  if (!rest) {
+    moved_ = 0;
+    parts_.box->take(taken_);
+  }
   step([this](auto, auto&) {
-    for (auto& x : taken_)
+    auto end = std::min(taken_.size(), moved_ + items_per_turn);
+    for (; moved_ < end; ++moved_) {
+      auto& x = taken_[moved_];
       machine_.send(x.epoch, x.scope, std::move(x.what));
+    }
   });
+  // This wake-up may have been a client's, for what is in the outbox now.
+  if (rest)
+    drain_again();
+}
+
+void link::drain_again() {
+  if (!std::exchange(draining_, true))
+    compat::send(this, caf::actor_cast<caf::actor>(this), drain_atom_v);
 }
 
 // -- effects ------------------------------------------------------------------
 
+/// Frames go first: no acknowledgement or heartbeat waits for a listener.
 void link::perform(link_machine::effects& todo) {
   for (auto& x : todo)
-    std::visit([this](auto& y) { perform(y); }, x);
+    if (auto* frame = std::get_if<link_machine::transmit>(&x))
+      perform(*frame);
+  for (auto& x : todo)
+    if (!std::holds_alternative<link_machine::transmit>(x))
+      std::visit([this](auto& y) { perform(y); }, x);
 }
 
 void link::perform(link_machine::dial&) {
@@ -153,7 +185,7 @@ void link::connect_failed(const std::string& why) {
 
 void link::perform(link_machine::transmit& x) {
   auto i = ways_.find(x.to);
-  if (i != ways_.end() && i->second.who != nullptr)
+  if (i != ways_.end() && i->second.who != nullptr && !parts_.cut->load())
     compat::send(this, caf::actor_cast<caf::actor>(i->second.who),
                  compat::byte_vector{std::move(x.frame)});
 }

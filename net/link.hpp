@@ -37,6 +37,8 @@ struct link_parts {
   std::shared_ptr<cluster_board> board;
   std::shared_ptr<outbox> box;
   stop_flag stop;
+  /// While set, frames are dropped both ways: see cluster::cut.
+  stop_flag cut;
 };
 
 // -- what only this process can send to a link --------------------------------
@@ -79,6 +81,9 @@ private:
   void received(const compat::byte_vector& frame);
   void received(const compat::local_ptr& x);
   void drain();
+
+  /// Goes on with what clients have sent, later: other events come between.
+  void drain_again();
 
   /// Every event: one step of the machine, and what follows from it.
   template <class Event>
@@ -123,7 +128,10 @@ private:
   caf::io::middleman_actor connector_;
   std::map<transport, way> ways_;
   transport last_way_ = 0;
+  /// Taken from the outbox, and how much of it the machine has.
   std::vector<outbox::item> taken_;
+  std::size_t moved_ = 0;
+  bool draining_ = false;
   log_limiter log_;
   std::string last_failure_;
   std::uint64_t timer_ = 0;

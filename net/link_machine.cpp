@@ -16,13 +16,6 @@ namespace {
 constexpr std::chrono::milliseconds shortest_back_off{50};
 constexpr std::chrono::milliseconds longest_back_off{1000};
 
-bool belongs_to_hand_over(const message& x) noexcept {
-  return std::holds_alternative<scope_opened_message>(x)
-         || std::holds_alternative<scope_closed_message>(x)
-         || std::holds_alternative<hand_over_message>(x)
-         || std::holds_alternative<hand_over_ack_message>(x);
-}
-
 } // namespace
 
 // -- do they fit --------------------------------------------------------------
@@ -119,7 +112,9 @@ void link_machine::observe(time_point now, effects& out) {
     base_ = now;
   } else {
     auto pause = now - *last_event_;
-    if (pause >= cfg_.node_timeout)
+    // The peer counts from what was sent before the pause: by a heartbeat or
+    // two it finds this node silent earlier than this node itself does.
+    if (pause >= cfg_.node_timeout / 2)
       out.push_back(clock_gap{pause});
     if (pause < 2 * cfg_.heartbeat) {
       if (now >= judge_after_)
@@ -534,9 +529,7 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
   if (!current_ || current_->epoch != epoch)
     return false;
   outgoing x{std::string{scope}, std::move(what)};
-  if (belongs_to_hand_over(x.what)) {
-    first_.push_back(std::move(x));
-  } else if (std::holds_alternative<request_message>(x.what)) {
+  if (std::holds_alternative<request_message>(x.what)) {
     requests_.emplace_back(std::move(x));
   } else {
     if (const auto* y = std::get_if<abandon_message>(&x.what))
@@ -547,8 +540,10 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
   return true;
 }
 
-void link_machine::flush(time_point now, effects& out) {
-  while (current_ && queued() > 0 && unacknowledged() < cfg_.window) {
+void link_machine::flush(time_point now, effects& out, std::size_t most) {
+  if (current_ && now >= current_->next_heartbeat)
+    send_heartbeat(false, now, out);
+  for (; current_ && can_send() && most > 0; --most) {
     wire::batch_writer batch;
     std::optional<outgoing> excess;
     auto fill = [&](auto& queue, auto&& each) {
@@ -561,10 +556,8 @@ void link_machine::flush(time_point now, effects& out) {
       if (!batch.add(x.scope, x.what))
         excess = std::move(x);
     };
-    fill(first_, add);
-    if (first_.empty())
-      fill(middle_, add);
-    if (first_.empty() && middle_.empty())
+    fill(middle_, add);
+    if (middle_.empty())
       fill(requests_, [&](std::optional<outgoing>& x) {
         if (x)
           add(*x);
@@ -654,7 +647,6 @@ std::size_t link_machine::request_key_hash::operator()(
 }
 
 void link_machine::clear_queue() noexcept {
-  first_.clear();
   middle_.clear();
   clear_requests();
 }

@@ -45,8 +45,10 @@
 // incarnation is the same: it takes the place of the old link only when it is
 // confirmed.)
 //
-// Order. A frame is what is queued at flush(): first what belongs to a
-// hand-over, then all else in the order in which it arose, then requests.
+// Order. A frame is what is queued at flush(): first all but requests, in the
+// order in which it arose, then requests. (What belongs to a hand-over arises
+// first in its epoch. It must not overtake either: a scope that is closed and
+// opened again would be heard of before the refusals of its former life.)
 // Requests never overtake, others may overtake requests; an abandon of a
 // request that is still queued takes it out, and neither is sent. At most
 // `window` batches are under way without acknowledgement. Acknowledgements ride
@@ -198,9 +200,11 @@ public:
   /// the message is dropped.
   bool send(link_epoch epoch, std::string_view scope, message what);
 
-  /// Sends what is queued and acknowledges what is due. To be called after
-  /// other events, as often as their owner likes: what came since is one batch.
-  void flush(time_point now, effects& out);
+  /// Sends what is queued, at most so many frames of it, and what is due:
+  /// acknowledgements, heartbeats (a tick may wait behind long work). To be
+  /// called after other events, as often as the owner likes: what came since is
+  /// one batch.
+  void flush(time_point now, effects& out, std::size_t most = ~std::size_t{0});
 
   /// Says goodbye. From then on nothing happens any more.
   void shut_down(time_point now, effects& out);
@@ -225,7 +229,12 @@ public:
   [[nodiscard]] bool uses(transport way) const noexcept;
 
   [[nodiscard]] std::size_t queued() const noexcept {
-    return first_.size() + middle_.size() + requests_.size() - holes_;
+    return middle_.size() + requests_.size() - holes_;
+  }
+
+  /// Whether flush() would send more of what is queued.
+  [[nodiscard]] bool can_send() const noexcept {
+    return queued() > 0 && unacknowledged() < cfg_.window;
   }
 
   [[nodiscard]] std::uint64_t unacknowledged() const noexcept {
@@ -379,7 +388,6 @@ private:
 
   std::string last_report_;
 
-  std::deque<outgoing> first_;
   std::deque<outgoing> middle_;
   /// Empty where an abandon took the request out.
   std::deque<std::optional<outgoing>> requests_;

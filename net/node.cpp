@@ -6,6 +6,7 @@
 #include "pawl/net/cluster.hpp"
 #include "pawl/net/node_worker.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <random>
 #include <unordered_map>
@@ -103,6 +104,12 @@ public:
     links_ = nullptr;
   }
 
+  void cut(const std::string& peer, bool yes) {
+    auto i = std::find(place_.names.begin(), place_.names.end(), peer);
+    if (auto links = this->links(); links && i != place_.names.end())
+      links->cut(static_cast<node_slot>(i - place_.names.begin()), yes);
+  }
+
   scope open(const std::string& name) {
     scope_ptr fresh;
     {
@@ -193,9 +200,10 @@ public:
     return x != nullptr && (who == place_.self || x->heard(who));
   }
 
-  bool awake() const override {
+  bool awake(
+    const std::vector<std::atomic<link_epoch>>& exchanged) const override {
     auto x = links();
-    return x != nullptr && x->awake();
+    return x != nullptr && x->awake(exchanged);
   }
 
   void scope_ready(const std::string& scope) override {
@@ -307,6 +315,10 @@ void node::stop() {
 
 void node::vanish() {
   state_->stop(true);
+}
+
+void node::cut(const std::string& peer, bool yes) {
+  state_->cut(peer, yes);
 }
 
 const std::string& node::name() const noexcept {

@@ -61,6 +61,10 @@ public:
   /// Ends all links without a word, as a crash would. For tests.
   void vanish();
 
+  /// Cuts the network to a peer, or mends it: from now on (or no longer) nothing
+  /// arrives from it or leaves for it. For tests.
+  void cut(const std::string& peer, bool yes = true);
+
   // -- queries ----------------------------------------------------------------
 
   [[nodiscard]] const std::string& name() const noexcept;

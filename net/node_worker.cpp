@@ -89,6 +89,9 @@ void node_worker::drain() {
 }
 
 void node_worker::handle(work::receive& x) {
+  auto gate = x.scope->gate();
+  if (gate == outcome::scope_closed || gate == outcome::shutting_down)
+    return; // its scope_closed tells the peer, or has done so
   auto& place = scopes_[x.scope->name()];
   if (!place) {
     place = std::make_unique<entry>();
@@ -150,11 +153,8 @@ void node_worker::handle(work::closed& x) {
   auto i = scopes_.find(x.scope);
   if (i == scopes_.end())
     return;
-  if (i->second->machine) {
-    scope_effects out;
-    i->second->machine->close_scope(out);
-    run(*i->second, out);
-  }
+  // No refusals: scope_closed has told the peer, and a refusal that came behind
+  // a scope that is open again would be taken for the new one's.
   end_epoch(*i->second);
   scopes_.erase(i);
 }

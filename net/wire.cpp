@@ -50,16 +50,21 @@ public:
   }
 
   void number(std::uint64_t x) {
-    while (x >= 0x80) {
-      byte(static_cast<std::uint8_t>(x | 0x80));
-      x >>= 7;
-    }
-    byte(static_cast<std::uint8_t>(x));
+    std::array<std::byte, 10> buffer;
+    std::size_t n = 0;
+    for (; x >= 0x80; x >>= 7)
+      buffer[n++] = static_cast<std::byte>(x | 0x80);
+    buffer[n++] = static_cast<std::byte>(x);
+    raw(std::span{buffer}.first(n));
   }
 
   void fixed(std::uint64_t x) {
-    for (int i = 0; i < 8; ++i)
-      byte(static_cast<std::uint8_t>(x >> (8 * i)));
+    std::array<std::byte, 8> buffer;
+    for (auto& b : buffer) {
+      b = static_cast<std::byte>(x);
+      x >>= 8;
+    }
+    raw(buffer);
   }
 
   void raw(std::span<const std::byte> x) {

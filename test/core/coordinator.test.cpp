@@ -1,7 +1,7 @@
 // The home side alone, and then whole scopes from seeds.
 
 #include "pawl/core/coordinator.hpp"
-#include "pawl/test/core/scope_cluster.hpp"
+#include "scope_cluster.hpp"
 
 #include <gtest/gtest.h>
 
@@ -231,7 +231,8 @@ TEST(ScopeCluster, CrossingRequestsEndByTheirDeadlines) {
 }
 
 TEST(ScopeCluster, NodesThatOpenLateGrantNothingTooEarly) {
-  run_seeds(150, {.late_openers = true}, {});
+  run_seeds(100, {.late_openers = true}, {});
+  run_seeds(100, {.late_openers = true, .crossing = true}, {});
 }
 
 TEST(ScopeCluster, KilledNodesFreeWhatTheyHeldAndComeBack) {
@@ -249,10 +250,7 @@ TEST(ScopeCluster, AfterACutOneHoldIsLeft) {
 }
 
 TEST(ScopeCluster, EverythingAtOnce) {
-  run_seeds(150,
-            {.cuts = true,
-             .kills = true,
-             .late_openers = true,
-             .crossing = true},
-            {});
+  run_seeds(
+    150, {.cuts = true, .kills = true, .late_openers = true, .crossing = true},
+    {});
 }

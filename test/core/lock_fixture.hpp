@@ -108,7 +108,7 @@ public:
       looks_.erase(looks_.begin() + static_cast<std::ptrdiff_t>(index));
       auto& place = places_[who - 1];
       if (place.running) {
-        looks_.push_back(who);
+        place.again = true; // it finds the look when it has done this one
         return true;
       }
       if (place.queue == nullptr)
@@ -123,9 +123,10 @@ public:
     if (result.idle) {
       place.queue = nullptr;
       idle_.push_back(who);
-    } else if (result.more) {
-      looks_.push_back(who);
     }
+    if (result.more || place.again)
+      looks_.push_back(who);
+    place.again = false;
     return true;
   }
 
@@ -144,6 +145,7 @@ private:
   struct place {
     wait_queue* queue = nullptr;
     bool running = false;
+    bool again = false;
     int tag = 0;
   };
 

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 using namespace pawl;
@@ -279,6 +281,31 @@ TEST(lock_interleavings, a_revocation_meets_release_and_death) {
   }));
 }
 
+TEST(lock_interleavings, who_finds_its_hold_gone_by_a_revocation_is_told_so) {
+  PAWL_SKIP_FIBERS();
+  stage s;
+  report(interleavings{}.explore([&]() -> play {
+    auto& a = s.cast(1, exclusive);
+    auto& b = s.cast(1, exclusive);
+    s.world.locks.lock(*a.asks[0]);
+    auto* r = a.asks[0]->hold;
+    local_locks::pin(*r);
+    return s.play({[&] {
+                     EXPECT_NE(s.release(a), release_result::already_released);
+                   },
+                   [&, r] {
+                     interleavings::give_way();
+                     s.world.locks.revoke(*r);
+                   },
+                   [&] {
+                     interleavings::give_way();
+                     if (auto* y = s.world.take(b.session, t, exclusive))
+                       s.world.locks.release(*y);
+                     s.end(b);
+                   }});
+  }));
+}
+
 TEST(lock_interleavings, a_downgrade_meets_readers_that_hang) {
   PAWL_SKIP_FIBERS();
   stage s;
@@ -450,7 +477,7 @@ TEST(lock_interleavings, managers_are_reused_with_looks_under_way) {
                    },
                    [&] { s.lock_and_release(d); },
                    [&] { s.release(c); }},
-                  2, 1);
+                  1, 1);
   }));
 }
 

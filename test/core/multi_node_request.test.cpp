@@ -44,9 +44,8 @@ request_spec spec_of(node_choice choice, std::vector<term_lock> terms) {
 /// Effects as words, e.g. "b:request/0 b:abandon/0 ended(timeout)".
 std::string words(const scope_effects& out) {
   std::string result;
-  auto add = [&](const std::string& x) {
-    result += (result.empty() ? "" : " ") + x;
-  };
+  auto add
+    = [&](const std::string& x) { result += (result.empty() ? "" : " ") + x; };
   for (const auto& e : out) {
     if (auto* x = std::get_if<effect::send>(&e)) {
       auto attempt = std::visit(
@@ -127,9 +126,8 @@ TEST(NodeOrder, TheLeadDependsOnTheNodeSetOnly) {
 }
 
 TEST(CanonicalOrder, DoublesBecomeTheStrongerMode) {
-  std::vector<term_lock> terms{{term{"b"}, shared},
-                               {term{"a"}, shared},
-                               {term{"b"}, exclusive}};
+  std::vector<term_lock> terms{
+    {term{"b"}, shared}, {term{"a"}, shared}, {term{"b"}, exclusive}};
   to_canonical_order(terms);
   EXPECT_EQ(terms, (std::vector<term_lock>{{term{"a"}, shared},
                                            {term{"b"}, exclusive}}));
@@ -267,8 +265,8 @@ TEST_F(MultiNodeRequest, ANewLeadMeansANewAttemptWithTheSameAge) {
   said();
   x.view_changed(ranked, out);
   x.check_invariants();
-  EXPECT_EQ(said(), n(1) + ":abandon/0 " + n(2) + ":abandon/0 " + n(0)
-                      + ":request/1");
+  EXPECT_EQ(said(),
+            n(1) + ":abandon/0 " + n(2) + ":abandon/0 " + n(0) + ":request/1");
   EXPECT_EQ(x.age().lamport, 11u);
   granted(x, 0, {6}); // an old attempt
   EXPECT_EQ(said(), n(0) + ":abandon/0");
@@ -301,8 +299,8 @@ TEST_F(MultiNodeRequest, APartialGrantThatIsOutrankedGivesWay) {
   granted(x, 0, {6});
   said();
   x.lost(ranked[0], {x.id(), 0, true}, out);
-  EXPECT_EQ(said(), n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0)
-                      + ":request/1");
+  EXPECT_EQ(said(),
+            n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0) + ":request/1");
 }
 
 TEST_F(MultiNodeRequest, AWholeGrantAnswersThatItIsWholeBeforeItLoses) {
@@ -342,9 +340,8 @@ TEST_F(MultiNodeRequest, WhatWasGivenUpKeepsItsPlaceInAHandOver) {
 TEST_F(MultiNodeRequest, RandomEventsLeaveNothingBehindOnAnyNode) {
   for (unsigned seed = 1; seed <= 2000; ++seed) {
     std::mt19937 random{seed};
-    auto below = [&](unsigned n) {
-      return static_cast<unsigned>(random() % n);
-    };
+    auto below
+      = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
     auto every = below(2) == 0;
     auto x = make(every ? node_choice::every_node : node_choice::listed);
     // The attempt that a node was asked for, and may hold.

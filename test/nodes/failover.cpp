@@ -1,0 +1,548 @@
+// Three real processes, whose clients raise counters under locks on every node,
+// while one after another is killed, frozen for longer than the time-out, and
+// started again under its name. Then the histories are checked:
+//
+//   - of a term no two hold at once and know it, and their tokens grow strictly;
+//   - whoever was frozen for too long knows that it holds nothing any more;
+//   - every lock is free within the bound, every node answers, nothing is left;
+//   - each counter is what was counted.
+//
+//   nodes_failover --member <program> [--seconds N] [--seed S]
+
+#include "pawl/test/nodes/history.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using pawl::testing::guarded_counters;
+using pawl::testing::guarded_terms;
+using pawl::testing::monotonic_ns;
+
+namespace {
+
+constexpr std::chrono::milliseconds node_timeout{1000};
+constexpr auto bound = 30s;
+
+int faults = 0;
+
+void fault(const std::string& x) {
+  ++faults;
+  fmt::print("FAULT: {}\n", x);
+  std::fflush(stdout);
+}
+
+void say(const std::string& x) {
+  fmt::print("{}\n", x);
+  std::fflush(stdout);
+}
+
+std::uint16_t free_port() {
+  static std::set<std::uint16_t> given;
+  for (;;) {
+    int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    (void) ::bind(fd, reinterpret_cast<sockaddr*>(&at), size);
+    ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
+    ::close(fd);
+    if (given.insert(ntohs(at.sin_port)).second)
+      return ntohs(at.sin_port);
+  }
+}
+
+// -- a member -----------------------------------------------------------------
+
+/// A running member, spoken to by lines. Killed with this object.
+class member {
+public:
+  member(const std::string& name, std::vector<std::string> command)
+    : name_(name) {
+    int in[2];
+    int out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
+      throw std::runtime_error("no pipes");
+    std::vector<char*> argv;
+    for (auto& x : command)
+      argv.push_back(x.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::dup2(in[0], STDIN_FILENO);
+      ::dup2(out[1], STDOUT_FILENO);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    to_ = in[1];
+    from_ = out[0];
+  }
+
+  member(const member&) = delete;
+
+  ~member() {
+    kill();
+    ::close(to_);
+    ::close(from_);
+  }
+
+  void kill() {
+    if (pid_ <= 0)
+      return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+  void freeze() const {
+    ::kill(pid_, SIGSTOP);
+  }
+
+  void thaw() const {
+    ::kill(pid_, SIGCONT);
+  }
+
+  /// Ends it in good order; its exit status, -1 if it does not end.
+  int quit() {
+    ::close(std::exchange(to_, ::open("/dev/null", O_WRONLY | O_CLOEXEC)));
+    auto end = std::chrono::steady_clock::now() + bound;
+    int status = -1;
+    while (::waitpid(pid_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end)
+        return -1;
+      std::this_thread::sleep_for(2ms);
+    }
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  void tell(const std::string& x) const {
+    auto line = x + "\n";
+    (void) !::write(to_, line.data(), line.size());
+  }
+
+  /// The next line; empty if there is none in time.
+  std::string hear(std::chrono::milliseconds limit = bound) {
+    auto end = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+      if (auto i = read_.find('\n'); i != std::string::npos) {
+        auto line = read_.substr(0, i);
+        read_.erase(0, i + 1);
+        return line;
+      }
+      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+      pollfd x{from_, POLLIN, 0};
+      if (left <= 0ms || ::poll(&x, 1, static_cast<int>(left.count())) <= 0)
+        return {};
+      char some[4096];
+      auto n = ::read(from_, some, sizeof(some));
+      if (n <= 0)
+        return {};
+      read_.append(some, static_cast<std::size_t>(n));
+    }
+  }
+
+  std::string ask(const std::string& x) {
+    tell(x);
+    auto result = hear();
+    if (result.empty())
+      fault(fmt::format("node {} does not answer '{}'", name_, x));
+    return result;
+  }
+
+  /// Asks until the answer is as expected.
+  bool comes_to(const std::string& question, const std::string& answer) {
+    auto end = std::chrono::steady_clock::now() + bound;
+    std::string last;
+    while (std::chrono::steady_clock::now() < end) {
+      last = ask(question);
+      if (last == answer)
+        return true;
+      if (last.empty())
+        return false;
+      std::this_thread::sleep_for(5ms);
+    }
+    fault(fmt::format("node {} answers '{}' to '{}', not '{}'", name_, last,
+                      question, answer));
+    return false;
+  }
+
+private:
+  std::string name_;
+  pid_t pid_ = -1;
+  int to_ = -1;
+  int from_ = -1;
+  std::string read_;
+};
+
+// -- the histories ------------------------------------------------------------
+
+struct operation {
+  std::string node;
+  std::uint64_t token = 0;
+  std::int64_t begin = 0;
+  /// The last moment at which it knew that it held; 0: it never knew, because
+  /// it was killed or still_held() said no.
+  std::int64_t held_at = 0;
+  bool ended = false;
+};
+
+class checker {
+public:
+  void read(const std::string& node, const std::string& path) {
+    std::ifstream file{path};
+    std::map<std::pair<int, std::uint64_t>, operation> open;
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream words{line};
+      std::string what;
+      int term = 0;
+      std::uint64_t token = 0;
+      std::int64_t at = 0;
+      int held = 0;
+      words >> what >> term;
+      if (what == "failed") {
+        fault(fmt::format("node {}: {}", node, line));
+        continue;
+      }
+      words >> token >> at;
+      auto& x = open[{term, token}];
+      if (what == "begin") {
+        x.node = node;
+        x.token = token;
+        x.begin = at;
+      } else if (what == "end" && words >> held) {
+        x.ended = true;
+        x.held_at = held != 0 ? at : 0;
+        lost_ += held == 0 ? 1 : 0;
+      }
+    }
+    for (auto& [key, x] : open)
+      if (x.begin != 0)
+        of_[key.first].push_back(x);
+  }
+
+  void check(const guarded_counters& counters, int kills, int freezes) {
+    std::uint64_t all = 0;
+    for (auto& [term, ops] : of_) {
+      std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
+        return a.token < b.token;
+      });
+      std::uint64_t done = 0;
+      std::int64_t latest = 0;
+      const operation* who = nullptr;
+      for (const auto& x : ops) {
+        if (who != nullptr && x.token == who->token)
+          fault(fmt::format("term {}: token {} was issued twice", term,
+                            x.token));
+        // Who wakes is alone at first, and is granted what others hold, but
+        // knows that it cannot know.
+        if (x.ended && x.held_at == 0)
+          continue;
+        if (x.begin < latest)
+          fault(fmt::format(
+            "term {}: node {} was granted token {} at {}, and node {} still "
+            "held it with token {} at {}",
+            term, x.node, x.token, x.begin, who->node, who->token, latest));
+        auto until = std::max(x.begin, x.held_at);
+        if (until > latest) {
+          latest = until;
+          who = &x;
+        }
+        done += x.held_at != 0 ? 1 : 0;
+      }
+      // Who is killed may have counted and not said so; who is frozen between
+      // its look and its write may have undone others'.
+      auto counted = counters.of[term].load();
+      if (freezes == 0
+          && (counted < done
+              || counted > done + static_cast<std::uint64_t>(kills)))
+        fault(fmt::format("term {}: {} were counted, {} have done so", term,
+                          counted, done));
+      all += done;
+    }
+    say(fmt::format("{} operations on {} terms, {} of them lost their lock on "
+                    "the way",
+                    all, of_.size(), lost_));
+    if (all == 0)
+      fault("nothing was done at all");
+  }
+
+private:
+  std::map<int, std::vector<operation>> of_;
+  std::uint64_t lost_ = 0;
+};
+
+// -- the run ------------------------------------------------------------------
+
+class run {
+public:
+  run(std::string program, std::string where, unsigned seed)
+    : program_(std::move(program)), where_(std::move(where)), random_(seed),
+      seed_(seed) {
+    for (const auto& x : names_) {
+      addresses_[x] = fmt::format("127.0.0.1:{}", free_port());
+      peers_ += (peers_.empty() ? "" : ",") + x + "=" + addresses_[x];
+    }
+  }
+
+  void start(const std::string& name) {
+    auto life = ++lives_;
+    members_[name] = std::make_unique<member>(
+      name, std::vector<std::string>{
+              program_, "--name", name, "--listen", addresses_[name], "--peers",
+              peers_, "--history", history(name), "--counters", counters(),
+              "--node-timeout", std::to_string(node_timeout.count()), "--seed",
+              std::to_string(seed_ * 1000 + life)});
+  }
+
+  bool becomes_ready(const std::string& name) {
+    auto x = members_[name]->hear();
+    if (x == "ready")
+      return true;
+    fault(fmt::format("node {} does not become ready: {}", name, x));
+    return false;
+  }
+
+  bool all_see_all() {
+    return std::all_of(names_.begin(), names_.end(), [this](const auto& x) {
+      return members_[x]->comes_to("view", "view a b c");
+    });
+  }
+
+  bool begin() {
+    for (const auto& x : names_)
+      start(x);
+    for (const auto& x : names_)
+      if (!becomes_ready(x))
+        return false;
+    return all_see_all() && work();
+  }
+
+  bool work() {
+    return std::all_of(names_.begin(), names_.end(), [this](const auto& x) {
+      return members_[x]->ask("work") == "working";
+    });
+  }
+
+  /// One of them dies and comes back. The others go on.
+  bool kill_one() {
+    auto dies = any();
+    auto& other = *members_[another(dies)];
+    ++kills_;
+    say(fmt::format("node {} is killed", dies));
+    members_[dies]->kill();
+    if (!goes_on(other))
+      return false;
+    start(dies);
+    if (!becomes_ready(dies) || members_[dies]->ask("work") != "working")
+      return false;
+    return all_see_all();
+  }
+
+  /// One of them sleeps through the time-out, with a lock in its hands.
+  bool freeze_one() {
+    auto sleeps = any();
+    auto& x = *members_[sleeps];
+    auto& other = *members_[another(sleeps)];
+    ++freezes_;
+    auto term = fmt::format("kept-{}", freezes_);
+    if (!x.ask("hold " + term).starts_with("held "))
+      return trouble("cannot hold a lock");
+    if (x.ask("still") != "still yes")
+      return trouble("does not hold what it has just got");
+    say(fmt::format("node {} is frozen", sleeps));
+    x.freeze();
+    // Somebody else gets it, which takes the time-out.
+    if (!other.ask("hold " + term).starts_with("held "))
+      return trouble("is not given up when it is frozen");
+    // The first thing it does is to answer this, and a hundred more.
+    constexpr int questions = 100;
+    for (int i = 0; i < questions; ++i)
+      x.tell("still");
+    x.thaw();
+    for (int i = 0; i < questions; ++i)
+      if (!knows_better(x, i))
+        return false;
+    // Nor is there a moment later on, until it is told that it has lost.
+    for (int i = 0; x.ask("view") != "view a b c" || i < questions; ++i) {
+      x.tell("still");
+      if (!knows_better(x, questions + i))
+        return false;
+      if (i == 100'000)
+        return trouble("a node does not come back from its sleep");
+    }
+    if (other.ask("still") != "still yes")
+      return trouble("a lock was lost to a node that woke");
+    if (auto how = other.ask("drop"); how != "dropped released")
+      return trouble("a lock was lost to a node that woke: " + how);
+    if (auto how = x.ask("drop"); !how.starts_with("dropped "))
+      return trouble("cannot drop a lock: " + how);
+    return all_see_all() && goes_on(x) && goes_on(other);
+  }
+
+  bool end() {
+    for (const auto& x : names_)
+      if (members_[x]->ask("idle") != "idle")
+        return trouble("does not become idle");
+    for (const auto& x : names_)
+      for (int i = 0; i < guarded_terms; ++i)
+        if (!members_[x]
+               ->ask(fmt::format("lock {}", i))
+               .starts_with("locked "))
+          return trouble("a lock is not free in the end");
+    for (const auto& x : names_)
+      // Its own session for the locks that it keeps.
+      if (!members_[x]->comes_to("residue", "residue 0 1 0 0"))
+        return false;
+    for (const auto& x : names_)
+      if (auto status = members_[x]->quit(); status != 0)
+        return trouble(fmt::format("node {} ends with {}", x, status));
+    return true;
+  }
+
+  void check() {
+    checker x;
+    for (const auto& name : names_)
+      x.read(name, history(name));
+    auto* counted = guarded_counters::map(counters());
+    x.check(*counted, kills_, freezes_);
+    say(fmt::format("{} kills, {} freezes", kills_, freezes_));
+  }
+
+  bool some_fault() {
+    return random_() % 2 == 0 ? kill_one() : freeze_one();
+  }
+
+private:
+  bool trouble(const std::string& x) {
+    fault(x);
+    return false;
+  }
+
+  /// Whether a node that woke answers that it holds nothing any more.
+  bool knows_better(member& x, int time) {
+    auto says = x.hear();
+    if (says == "still no")
+      return true;
+    return trouble(fmt::format("a node wakes and answers '{}' to its question "
+                               "number {}, while another one holds the lock",
+                               says, time));
+  }
+
+  /// Whether operations are done again, within the bound.
+  bool goes_on(member& x) {
+    auto before = x.ask("count");
+    auto end = std::chrono::steady_clock::now() + bound;
+    while (std::chrono::steady_clock::now() < end) {
+      auto now = x.ask("count");
+      if (now.empty())
+        return false;
+      if (now != before)
+        return true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return trouble("nobody gets a lock any more");
+  }
+
+  std::string any() {
+    return names_[random_() % names_.size()];
+  }
+
+  std::string another(const std::string& than) {
+    auto result = any();
+    while (result == than)
+      result = any();
+    return result;
+  }
+
+  std::string history(const std::string& name) const {
+    return where_ + "/" + name + ".history";
+  }
+
+  std::string counters() const {
+    return where_ + "/counters";
+  }
+
+  const std::vector<std::string> names_{"a", "b", "c"};
+  std::string program_;
+  std::string where_;
+  std::mt19937 random_;
+  unsigned seed_;
+  std::map<std::string, std::string> addresses_;
+  std::string peers_;
+  std::map<std::string, std::unique_ptr<member>> members_;
+  int lives_ = 0;
+  int kills_ = 0;
+  int freezes_ = 0;
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Kills and freezes nodes, and checks what they did"};
+  std::string program;
+  int seconds = 25;
+  unsigned seed = std::random_device{}();
+  app.add_option("--member", program, "the program of a node")->required();
+  app.add_option("--seconds", seconds);
+  app.add_option("--seed", seed);
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::string where = std::filesystem::temp_directory_path()
+                      / "pawl-failover-XXXXXX";
+  if (::mkdtemp(where.data()) == nullptr) {
+    fmt::print("no directory for the histories\n");
+    return 1;
+  }
+  say(fmt::format("{} --member {} --seconds {} --seed {}", argv[0], program,
+                  seconds, seed));
+  {
+    run x{program, where, seed};
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds{seconds};
+    auto good = x.begin();
+    // Each kind once, whatever the seed and the machine.
+    good = good && x.kill_one() && x.freeze_one();
+    while (good && std::chrono::steady_clock::now() < end)
+      good = x.some_fault();
+    good = good && x.end();
+    x.check();
+  }
+  if (faults == 0)
+    std::filesystem::remove_all(where);
+  else
+    say("the histories are in " + where);
+  say(faults == 0 ? "no fault" : fmt::format("{} faults", faults));
+  return faults == 0 ? 0 : 1;
+}

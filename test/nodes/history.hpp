@@ -1,0 +1,49 @@
+// What members write and the driver checks: one line per event in a file of each
+// member, times in ns of CLOCK_MONOTONIC, which all processes of a machine share.
+//
+//   begin <term> <token> <time>           the lock was granted
+//   end <term> <token> <time> <held>      held: what still_held() said at <time>
+//                                         or later; 1: the counter was raised
+//
+// And the guarded resource itself: a counter per term in a file that all map.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace pawl::testing {
+
+inline constexpr int guarded_terms = 8;
+
+inline std::int64_t monotonic_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+}
+
+/// Read and written in two steps: it is the lock that makes them one.
+struct guarded_counters {
+  std::atomic<std::uint64_t> of[guarded_terms];
+
+  /// Null if the file cannot be mapped.
+  static guarded_counters* map(const std::string& path) {
+    int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+      return nullptr;
+    void* x = MAP_FAILED;
+    if (::ftruncate(fd, sizeof(guarded_counters)) == 0)
+      x = ::mmap(nullptr, sizeof(guarded_counters), PROT_READ | PROT_WRITE,
+                 MAP_SHARED, fd, 0);
+    ::close(fd);
+    return x == MAP_FAILED ? nullptr : static_cast<guarded_counters*>(x);
+  }
+};
+
+} // namespace pawl::testing
