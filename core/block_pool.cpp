@@ -65,12 +65,17 @@ static_assert(sizeof(slab) <= block_pool::block_size);
 /// All slabs. Invariant: a slab is in the list iff it has a free block.
 class depot {
 public:
-  free_block* take_batch(unsigned count) {
+  /// At most `count` blocks, at least one; `count` says how many.
+  free_block* take_batch(unsigned& count) {
     std::lock_guard guard{lock_};
     free_block* result = nullptr;
-    for (unsigned i = 0; i < count; ++i) {
-      if (partial_ == nullptr)
+    unsigned taken = 0;
+    for (; taken < count; ++taken) {
+      if (partial_ == nullptr) {
+        if (taken > 0)
+          break; // a whole batch is not worth a slab, nor a bad_alloc
         add_slab();
+      }
       auto* from = partial_;
       auto* block = from->free;
       from->free = block->next;
@@ -81,7 +86,8 @@ public:
       block->next = result;
       result = block;
     }
-    out_ += count;
+    count = taken;
+    out_ += taken;
     return result;
   }
 
@@ -159,9 +165,13 @@ depot& the_depot() {
   return *instance;
 }
 
+/// Without a destructor, so that its members keep their values, and their
+/// meaning, until the thread is gone: other thread-local objects may take and
+/// give blocks after the magazine has been emptied for the last time.
 struct magazine {
   free_block* first = nullptr;
   unsigned count = 0;
+  bool retired = false;
 
   void empty_into_depot() noexcept {
     the_depot().give_batch(first);
@@ -179,23 +189,39 @@ struct magazine {
     count = magazine_size;
     the_depot().give_batch(surplus);
   }
+};
 
-  ~magazine() {
-    empty_into_depot();
+constinit thread_local magazine local_magazine;
+
+/// Empties the magazine when its thread ends; from then on the thread goes to
+/// the depot for each block.
+struct closer {
+  bool enrolled = false;
+
+  ~closer() {
+    local_magazine.empty_into_depot();
+    local_magazine.retired = true;
   }
 };
 
-// Plain pointers first: they need no initialisation guard at each access. The
-// magazine registers its destructor once per thread, when first filled.
-thread_local magazine local_magazine;
+thread_local closer local_closer;
+
+/// The first use of a magazine that is empty. False if its thread ends.
+bool enroll(magazine& mine) noexcept {
+  if (mine.retired)
+    return false;
+  local_closer.enrolled = true; // constructs it
+  return true;
+}
 
 } // namespace
 
 void* block_pool::take() {
   auto& mine = local_magazine;
-  if (mine.first == nullptr) {
-    mine.first = the_depot().take_batch(magazine_size);
-    mine.count = magazine_size;
+  if (mine.first == nullptr) [[unlikely]] {
+    auto count = enroll(mine) ? magazine_size : 1;
+    mine.first = the_depot().take_batch(count);
+    mine.count = count;
   }
   auto* result = mine.first;
   mine.first = result->next;
@@ -207,6 +233,10 @@ void block_pool::give(void* block) noexcept {
   auto& mine = local_magazine;
   auto* x = new (block) free_block;
   x->next = mine.first;
+  if (mine.first == nullptr && !enroll(mine)) [[unlikely]] {
+    the_depot().give_batch(x);
+    return;
+  }
   mine.first = x;
   if (++mine.count > 2 * magazine_size)
     mine.halve();

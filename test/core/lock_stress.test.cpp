@@ -204,7 +204,7 @@ private:
 
 TEST(lock_stress, nobody_gets_in_beside_a_writer) {
   lock_world world;
-  auto pair = colliding_terms(1)[0];
+  auto pair = colliding_terms()[0];
   std::vector<term> terms{term{"t"}, pair.first, pair.second};
   std::vector<guarded> data(terms.size());
   std::vector<std::unique_ptr<client>> clients;

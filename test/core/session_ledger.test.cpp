@@ -132,7 +132,7 @@ TEST(session_ledger, settle_and_close_agree_on_who_has_the_hold) {
 TEST(session_ledger, says_of_a_waiter_whether_it_has_company) {
   lock_world t;
   auto who = t.session();
-  auto pair = colliding_terms(1)[0];
+  auto pair = colliding_terms()[0];
   auto a = lock_world::waiter(who, pair.first, shared);
   auto b = lock_world::waiter(who, term{"other"}, shared);
   auto c = lock_world::waiter(who, pair.second, shared);
