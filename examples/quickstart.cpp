@@ -44,9 +44,9 @@ caf::behavior watcher(caf::event_based_actor* self, pawl::scope pumps) {
   });
   return {[=](const std::string& what) {
     if (what == "the end")
-      self->quit();
-    else
-      fmt::print("watcher:  {}: {}\n", what, to_string(mine->held.release()));
+      return self->quit();
+    fmt::print("watcher:  is asked to {}\n", what);
+    mine->held.release();
   }};
 }
 
