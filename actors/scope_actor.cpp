@@ -179,6 +179,10 @@ void scope_actor::handle(post::link_up& x) {
   run(out);
 }
 
+void scope_actor::handle(post::link_leaving& x) {
+  home_.link_leaving(x.peer);
+}
+
 void scope_actor::handle(post::link_down& x) {
   scope_effects out;
   home_.link_down(x.peer, x.epoch, out);

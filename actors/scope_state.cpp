@@ -347,9 +347,12 @@ void scope_state::dispose(scope_post& what) {
   } else if (auto* z = std::get_if<post::settled>(&what)) {
     z->what->unref();
   } else if (auto* m = std::get_if<post::from_peer>(&what)) {
-    // A greeting is answered, also by a scope that has just been closed.
+    // These two are answered, also by a scope that has just been closed.
     if (port_ && std::holds_alternative<scope_opened_message>(m->what))
       port_->send(m->from, m->epoch, name_, hand_over_message{false, {}, 0});
+    else if (port_ && std::holds_alternative<scope_closed_message>(m->what))
+      port_->send(m->from, m->epoch, name_,
+                  hand_over_ack_message{scope_closed_ack});
   } else if (auto* p = std::get_if<post::close_party>(&what)) {
     p->who->close_sessions();
   }

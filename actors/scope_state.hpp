@@ -90,6 +90,11 @@ struct link_up {
   link_epoch epoch;
 };
 
+/// `link_up` follows when an older scope of this name has left the link.
+struct link_leaving {
+  node_slot peer;
+};
+
 struct link_down {
   node_slot peer;
   link_epoch epoch;
@@ -120,8 +125,8 @@ struct stop {
 
 using scope_post
   = std::variant<post::open, post::cancel, post::release, post::downgrade,
-                 post::settled, post::from_peer, post::link_up, post::link_down,
-                 post::rejected, post::effects, post::close_party, post::arm,
+                 post::settled, post::from_peer, post::link_up,
+                 post::link_leaving, post::link_down, post::rejected, post::effects, post::close_party, post::arm,
                  post::stop>;
 
 /// Something that has to end before the locks of its scope do.

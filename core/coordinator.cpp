@@ -121,6 +121,10 @@ void coordinator::link_up(node_slot peer, link_epoch epoch,
   apply(members_.link_up(peer, epoch), loss::node_down, out);
 }
 
+void coordinator::link_leaving(node_slot peer) noexcept {
+  members_.link_leaving(peer);
+}
+
 void coordinator::link_down(node_slot peer, link_epoch epoch,
                             scope_effects& out) {
   apply(members_.link_down(peer, epoch), loss::node_down, out);
@@ -200,8 +204,11 @@ void coordinator::receive_one(node_slot from, const scope_opened_message& x,
 
 void coordinator::receive_one(node_slot from, const scope_closed_message&,
                               scope_effects& out) {
-  if (from != options_.self)
-    apply(members_.scope_closed(from), loss::scope_closed, out);
+  if (from == options_.self)
+    return;
+  apply(members_.scope_closed(from), loss::scope_closed, out);
+  // All that this node has said to the scope that is closed is before this.
+  out.push_back(effect::send{from, hand_over_ack_message{scope_closed_ack}});
 }
 
 void coordinator::receive_one(node_slot from, const hand_over_message& x,

@@ -95,6 +95,7 @@ public:
   // -- events of links and workers --------------------------------------------
 
   void link_up(node_slot peer, link_epoch epoch, scope_effects& out);
+  void link_leaving(node_slot peer) noexcept;
   void link_down(node_slot peer, link_epoch epoch, scope_effects& out);
   void peer_rejected(node_slot peer, scope_effects& out);
 

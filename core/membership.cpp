@@ -42,7 +42,7 @@ membership::changes membership::tick(time_point now) {
   if (!deadline || now < *deadline)
     return out;
   for (std::size_t i = 0; i < peers_.size(); ++i)
-    if (i != to_index(self_) && peers_[i].state == peer_state::unheard)
+    if (counts_as_down_in_time(i))
       take_down(static_cast<node_slot>(i), out);
   return out;
 }
@@ -60,16 +60,24 @@ membership::changes membership::link_up(node_slot peer, link_epoch epoch) {
   }
   auto& x = peers_[to_index(peer)];
   x.state = peer_state::linked;
+  x.leaving = false;
   x.epoch = epoch;
   if (is_open())
     out.greet.push_back(peer);
   return out;
 }
 
+void membership::link_leaving(node_slot peer) noexcept {
+  if (to_index(peer) < peers_.size() && peer != self_
+      && peers_[to_index(peer)].state == peer_state::unheard)
+    peers_[to_index(peer)].leaving = true;
+}
+
 membership::changes membership::link_down(node_slot peer, link_epoch epoch) {
   changes out;
   auto* x = linked_peer(peer);
-  if (x != nullptr && x->epoch == epoch)
+  auto left = to_index(peer) < peers_.size() && peers_[to_index(peer)].leaving;
+  if (left || (x != nullptr && x->epoch == epoch))
     take_down(peer, out);
   return out;
 }
@@ -190,7 +198,7 @@ std::optional<time_point> membership::next_deadline() const noexcept {
   if (!is_open())
     return std::nullopt;
   for (std::size_t i = 0; i < peers_.size(); ++i)
-    if (i != to_index(self_) && peers_[i].state == peer_state::unheard)
+    if (counts_as_down_in_time(i))
       return opened_at_ + node_timeout_;
   return std::nullopt;
 }
@@ -205,6 +213,8 @@ void membership::check_invariants() const {
     ensure(!x.in_view || x.state != peer_state::absent,
            "V1: who has not opened the scope is not in the view");
     ensure(!x.installing || has_link, "what a link brings ends with it");
+    ensure(!x.leaving || x.state == peer_state::unheard,
+           "V4: a link that is heard of is not being left");
     ensure(i != to_index(self_) || x.state == peer_state::unheard,
            "a node is no peer of its own");
   }
@@ -237,9 +247,15 @@ void membership::leave_view(node_slot peer, changes& out) {
   out.left.push_back(peer);
 }
 
+bool membership::counts_as_down_in_time(std::size_t peer) const noexcept {
+  return peer != to_index(self_) && peers_[peer].state == peer_state::unheard
+         && !peers_[peer].leaving;
+}
+
 void membership::take_down(node_slot peer, changes& out) {
   leave_view(peer, out);
   peers_[to_index(peer)].epoch = 0;
+  peers_[to_index(peer)].leaving = false;
   resolve(peer, peer_state::down, out);
 }
 

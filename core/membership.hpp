@@ -42,12 +42,15 @@
 // A link that closes, and a link with a new epoch, end everything of the old
 // epoch first. A peer's absence of 'handshake' within node-timeout of opening
 // counts as down, so that a black hole delays readiness by no more than that.
+// It does not count while a link is there that the scope's former life on this
+// node has not left yet (`link_leaving`): the peer is up, and may hold anything.
 //
 // Invariants:
 //   V1 a peer is in the view only if it is linked, settled or absent-no-more,
 //      and the scope is open.
 //   V2 ready implies that no peer was unresolved when it became ready.
 //   V3 unheard and down have no epoch; the others have one.
+//   V4 only an unheard peer's link is being left.
 //
 // Not thread-safe: it belongs to the coordinator. Events are O(peers).
 
@@ -114,6 +117,10 @@ public:
 
   [[nodiscard]] changes link_up(node_slot peer, link_epoch epoch);
 
+  /// There is a link, and link_up will follow when nothing of an older scope of
+  /// this name uses it any more; or link_down, if it closes before.
+  void link_leaving(node_slot peer) noexcept;
+
   /// Nothing if `epoch` is not the present one.
   [[nodiscard]] changes link_down(node_slot peer, link_epoch epoch);
 
@@ -170,12 +177,15 @@ private:
     bool in_view = false;
     /// Its hand-over is being installed.
     bool installing = false;
+    /// Unheard, but not for want of a link.
+    bool leaving = false;
     link_epoch epoch = 0;
   };
 
   [[nodiscard]] peer_record* linked_peer(node_slot peer) noexcept;
   void enter_view(node_slot peer, changes& out);
   void leave_view(node_slot peer, changes& out);
+  [[nodiscard]] bool counts_as_down_in_time(std::size_t peer) const noexcept;
   void take_down(node_slot peer, changes& out);
   void resolve(node_slot peer, peer_state state, changes& out);
   void ready_if_resolved(changes& out);

@@ -168,7 +168,12 @@ struct hand_over_message {
     = default;
 };
 
-/// Answer to `hand_over`: all of it is installed.
+/// The number of a `hand_over_ack` that answers `scope_closed`.
+inline constexpr std::uint32_t scope_closed_ack = 0xffff'ffff;
+
+/// Answer to `hand_over`: all of it is installed. Or to `scope_closed`: no
+/// request that was meant for that scope follows, and nothing else that one
+/// opened anew could take for its own.
 struct hand_over_ack_message {
   std::uint32_t installed = 0;
   friend bool operator==(const hand_over_ack_message&,

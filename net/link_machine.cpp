@@ -524,6 +524,18 @@ void link_machine::heard(fencing_token floor, std::uint64_t lamport) noexcept {
 
 // -- sending ------------------------------------------------------------------
 
+namespace {
+
+/// Whether it is the last that this side says of a scope before one of the two
+/// opens it anew.
+bool ends_a_life(const message& x) noexcept {
+  const auto* ack = std::get_if<hand_over_ack_message>(&x);
+  return std::holds_alternative<scope_closed_message>(x)
+         || (ack != nullptr && ack->installed == scope_closed_ack);
+}
+
+} // namespace
+
 bool link_machine::send(link_epoch epoch, std::string_view scope,
                         message what) {
   if (!current_ || current_->epoch != epoch)
@@ -535,6 +547,8 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
     if (const auto* y = std::get_if<abandon_message>(&x.what))
       if (take_out(x.scope, *y))
         return true;
+    if (ends_a_life(x.what))
+      take_out_all(x.scope);
     middle_.push_back(std::move(x));
   }
   return true;
@@ -637,6 +651,17 @@ bool link_machine::take_out(const std::string& scope,
   requests_[place - requests_gone_].reset();
   ++holes_;
   return true;
+}
+
+/// Whoever opens the scope anew must not be asked what the old one was.
+void link_machine::take_out_all(const std::string& scope) {
+  for (auto& x : requests_) {
+    if (x && x->scope == scope) {
+      x.reset();
+      ++holes_;
+    }
+  }
+  std::erase_if(index_, [&](const auto& x) { return x.first.scope == scope; });
 }
 
 std::size_t link_machine::request_key_hash::operator()(

@@ -50,7 +50,9 @@
 // first in its epoch. It must not overtake either: a scope that is closed and
 // opened again would be heard of before the refusals of its former life.)
 // Requests never overtake, others may overtake requests; an abandon of a
-// request that is still queued takes it out, and neither is sent. At most
+// request that is still queued takes it out, and neither is sent; scope_closed
+// and its acknowledgement take all requests of the scope out, so that none comes
+// behind them. At most
 // `window` batches are under way without acknowledgement. Acknowledgements ride
 // on batches and heartbeats, and go alone when a quarter of the window is due.
 //
@@ -341,6 +343,7 @@ private:
   void send_heartbeat(bool ask, time_point now, effects& out);
   void send_batch(effects& out);
   bool take_out(const std::string& scope, const abandon_message& x);
+  void take_out_all(const std::string& scope);
   void too_large(const outgoing& x, time_point now, effects& out);
   void reject(transport way, const wire::hello& x, wire::reject_kind kind,
               std::string why, effects& out);

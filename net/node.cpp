@@ -7,6 +7,7 @@
 #include "pawl/net/node_worker.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <random>
 #include <unordered_map>
@@ -31,6 +32,13 @@ std::uint64_t random_serial_base() {
 } // namespace
 
 /// What links and scopes share. Lives as long as either needs it.
+///
+/// A scope that is closed and opened again meets a peer only when nothing of the
+/// old one can come or go any more: the peer has acknowledged its scope_closed
+/// (links keep their order), and the peer's worker here has ended it. Until then
+/// the new one knows only that there is a link (so it does not take the peer for
+/// dead), and the peer is answered as if the scope were not open. A link that
+/// goes down ends this, too.
 class node::state final : public cluster_listener,
                           public peer_port,
                           public std::enable_shared_from_this<node::state> {
@@ -135,6 +143,7 @@ public:
   void link_up(node_slot peer, link_epoch epoch, incarnation,
                fencing_token floor) override {
     std::lock_guard guard{lock_};
+    forget_endings(peer);
     epochs_[to_index(peer)] = epoch;
     for (auto& [name, x] : announced_) {
       auto& table = x->locks.table();
@@ -146,8 +155,10 @@ public:
   void link_down(node_slot peer, link_epoch epoch,
                  const std::string&) override {
     std::lock_guard guard{lock_};
-    if (epochs_[to_index(peer)] == epoch)
+    if (epochs_[to_index(peer)] == epoch) {
       epochs_[to_index(peer)] = 0;
+      forget_endings(peer);
+    }
     inboxes_[to_index(peer)]->put(work::down{epoch});
     for (auto& [name, x] : announced_)
       x->put(post::link_down{peer, epoch});
@@ -165,8 +176,16 @@ public:
     scope_ptr target;
     {
       std::lock_guard guard{lock_};
-      if (auto i = announced_.find(scope); i != announced_.end())
+      if (auto end = endings_.find({scope, peer}); end != endings_.end()) {
+        auto* ack = std::get_if<hand_over_ack_message>(&what);
+        if (ack != nullptr && ack->installed == scope_closed_ack) {
+          end->second.acknowledged = true;
+          meet_if_ended(end);
+          return;
+        }
+      } else if (auto i = announced_.find(scope); i != announced_.end()) {
         target = i->second;
+      }
     }
     if (!target) {
       answer_for_nobody(peer, epoch, scope, what);
@@ -191,7 +210,15 @@ public:
 
   void send(node_slot to, link_epoch epoch, const std::string& scope,
             message what) override {
-    if (auto x = links())
+    auto ends = std::holds_alternative<scope_closed_message>(what);
+    std::shared_ptr<cluster> x;
+    {
+      std::lock_guard guard{lock_};
+      x = links_;
+      if (ends && epochs_[to_index(to)] == epoch)
+        endings_[{scope, to}] = ending{};
+    }
+    if (x)
       x->send(to, epoch, scope, std::move(what));
   }
 
@@ -217,8 +244,16 @@ public:
       announced_.erase(scope);
       known_.erase(scope);
     }
-    for (auto& inbox : inboxes_)
-      inbox->put(work::closed{scope});
+    for (std::size_t i = 0; i < inboxes_.size(); ++i) {
+      auto peer = static_cast<node_slot>(i);
+      if (peer == place_.self)
+        continue;
+      inboxes_[i]->put(work::closed{
+        scope, [weak = weak_from_this(), scope, peer] {
+          if (auto self = weak.lock())
+            self->worker_ended(scope, peer);
+        }});
+    }
   }
 
   void announce_links(const std::string& scope) override {
@@ -228,9 +263,15 @@ public:
       return;
     announced_.insert(*i);
     // One step with entering the list: what comes in later is told as it comes.
-    for (std::size_t p = 0; p < epochs_.size(); ++p)
-      if (epochs_[p] != 0)
-        i->second->put(post::link_up{static_cast<node_slot>(p), epochs_[p]});
+    for (std::size_t p = 0; p < epochs_.size(); ++p) {
+      auto peer = static_cast<node_slot>(p);
+      if (epochs_[p] == 0)
+        continue;
+      if (endings_.contains({scope, peer}))
+        i->second->put(post::link_leaving{peer});
+      else
+        i->second->put(post::link_up{peer, epochs_[p]});
+    }
   }
 
   // -- queries ----------------------------------------------------------------
@@ -258,6 +299,40 @@ public:
   }
 
 private:
+  /// The end of a scope that was open to a peer, in the present link epoch.
+  struct ending {
+    bool acknowledged = false;
+    bool worker_ended = false;
+  };
+
+  using ending_map = std::map<std::pair<std::string, node_slot>, ending>;
+
+  void worker_ended(const std::string& scope, node_slot peer) {
+    std::lock_guard guard{lock_};
+    auto i = endings_.find({scope, peer});
+    if (i == endings_.end())
+      return;
+    i->second.worker_ended = true;
+    meet_if_ended(i);
+  }
+
+  /// Under the lock.
+  void meet_if_ended(ending_map::iterator i) {
+    if (!i->second.acknowledged || !i->second.worker_ended)
+      return;
+    auto [scope, peer] = i->first;
+    endings_.erase(i);
+    auto x = announced_.find(scope);
+    if (x != announced_.end())
+      x->second->put(post::link_up{peer, epochs_[to_index(peer)]});
+  }
+
+  /// Under the lock.
+  void forget_endings(node_slot peer) {
+    std::erase_if(endings_,
+                  [=](const auto& x) { return x.first.second == peer; });
+  }
+
   /// A scope that is not open here: who asks is told so.
   void answer_for_nobody(node_slot peer, link_epoch epoch,
                          const std::string& scope, const message& what) {
@@ -271,6 +346,8 @@ private:
       hand_over_message no;
       no.open = false;
       x->send(peer, epoch, scope, std::move(no));
+    } else if (std::holds_alternative<scope_closed_message>(what)) {
+      x->send(peer, epoch, scope, hand_over_ack_message{scope_closed_ack});
     }
   }
 
@@ -285,6 +362,7 @@ private:
   std::vector<link_epoch> epochs_; // by slot; 0: no link
   std::unordered_map<std::string, scope_ptr> known_;
   std::unordered_map<std::string, scope_ptr> announced_; // told of links
+  ending_map endings_;
   bool stopped_ = false;
 };
 

@@ -150,13 +150,14 @@ void node_worker::handle(work::ready& x) {
 }
 
 void node_worker::handle(work::closed& x) {
-  auto i = scopes_.find(x.scope);
-  if (i == scopes_.end())
-    return;
   // No refusals: scope_closed has told the peer, and a refusal that came behind
   // a scope that is open again would be taken for the new one's.
-  end_epoch(*i->second);
-  scopes_.erase(i);
+  if (auto i = scopes_.find(x.scope); i != scopes_.end()) {
+    end_epoch(*i->second);
+    scopes_.erase(i);
+  }
+  if (x.done)
+    x.done();
 }
 
 void node_worker::handle(work::stop&) {

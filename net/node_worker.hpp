@@ -16,6 +16,7 @@
 #include "pawl/core/message.hpp"
 #include "pawl/core/worker.hpp"
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -53,6 +54,8 @@ struct ready {
 
 struct closed {
   std::string scope;
+  /// Called when nothing of the scope will be sent any more. May be empty.
+  std::function<void()> done;
 };
 
 struct stop {};

@@ -53,6 +53,30 @@ TEST_F(Membership, APeerThatNobodyHeardOfIsDownAfterNodeTimeout) {
   EXPECT_FALSE(m.next_deadline());
 }
 
+// A scope that is closed and opened again must not take a peer for dead that is
+// only slow to acknowledge the closing: it would lead beside it.
+TEST_F(Membership, APeerWhoseLinkIsStillBeingLeftIsNotDownForBeingUnheard) {
+  (void) m.open(time_point{50});
+  m.link_leaving(b);
+  EXPECT_FALSE(m.tick(time_point{150}).became_ready) << "c is down, b is not";
+  EXPECT_FALSE(m.next_deadline());
+  EXPECT_FALSE(m.tick(time_point{100'000}).became_ready);
+  m.check_invariants();
+  (void) m.link_up(b, 5);
+  settle(b, 5);
+  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.view(), (nodes{a, b}));
+}
+
+TEST_F(Membership, ALinkThatGoesDownWhileItIsBeingLeftIsDown) {
+  (void) m.open(time_point{50});
+  m.link_leaving(b);
+  (void) m.tick(time_point{150});
+  EXPECT_TRUE(m.link_down(b, 5).became_ready);
+  m.check_invariants();
+  EXPECT_EQ(m.view(), nodes{a});
+}
+
 TEST_F(Membership, ALinkedPeerThatHasNotHandedOverIsWaitedFor) {
   (void) m.open(time_point{0});
   (void) m.link_up(b, 5);
@@ -139,7 +163,7 @@ TEST_F(Membership, RandomEventsKeepTheInvariants) {
       auto peer = static_cast<node_slot>(random() % 5);
       link_epoch epoch = random() % 3;
       membership::changes out;
-      switch (random() % 12) {
+      switch (random() % 13) {
         case 0:
           if (x.state() == phase::unopened)
             out = x.open(time_point{i});
@@ -169,6 +193,9 @@ TEST_F(Membership, RandomEventsKeepTheInvariants) {
           break;
         case 10:
           out = x.mismatched(peer);
+          break;
+        case 11:
+          x.link_leaving(peer);
           break;
         default:
           out = x.tick(time_point{i * 4});

@@ -184,9 +184,6 @@ TEST_F(joining, nodes_all_anew_make_old_handles_fail_fast) {
 
 // A hand-over races grants, releases and downgrades of other threads: a scope is
 // closed and opened again all the while.
-//
-// Disabled: about one run in six stands still or breaks an invariant when the
-// scope is closed and opened again at this pace. See CHANGELOG, known limits.
 TEST_F(joining,
        DISABLED_scope_sees_each_hold_whole_while_others_lock_and_release) {
   configure_and_start({"a", "b", "c"});

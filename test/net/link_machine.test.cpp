@@ -730,6 +730,38 @@ TEST(link_machine, an_abandon_of_an_unsent_request_takes_it_out) {
   EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "abandon ");
 }
 
+// They would reach a scope that is opened anew, and mean the old one.
+TEST(link_machine, closing_a_scope_takes_its_unsent_requests_out) {
+  message ends[]{scope_closed_message{},
+                 hand_over_ack_message{scope_closed_ack}};
+  for (const auto& x : ends) {
+    desk d;
+    auto e = d.a.epoch();
+    d.a.send(e, "s", request(1));
+    d.a.send(e, "t", request(2));
+    d.a.send(e, "s", request(3));
+    d.a.send(e, "s", abandon_message{request(3).id, 0}); // indexes them
+    d.a.send(e, "s", x);
+    d.a.send(e, "s", request(4));
+    EXPECT_EQ(d.a.queued(), 3u);
+    d.carry();
+    EXPECT_EQ(names_of(delivered(d.seen_b)),
+              std::string{name_of(x)} + " request request ");
+    d.a.send(e, "s", abandon_message{request(1).id, 0});
+    d.carry();
+    EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "abandon ")
+      << "what was taken out is not there to be taken out again";
+  }
+}
+
+TEST(link_machine, an_acknowledged_hand_over_leaves_requests_alone) {
+  desk d;
+  d.a.send(d.a.epoch(), "s", request(1));
+  d.a.send(d.a.epoch(), "s", hand_over_ack_message{0});
+  d.carry();
+  EXPECT_EQ(names_of(delivered(d.seen_b)), "hand_over_ack request ");
+}
+
 TEST(link_machine, no_more_batches_are_under_way_than_the_window_holds) {
   auto x = config_of("a", "b");
   x.window = 4;
