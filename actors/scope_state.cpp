@@ -63,7 +63,8 @@ scope_state::scope_state(caf::actor_system& system, std::string name,
     port_(std::move(port)),
     instance_(instances.fetch_add(1)),
     started_(std::chrono::steady_clock::now()),
-    managers_(system, locks) {
+    managers_(system, locks),
+    ways_back_(place_.names.size()) {
   // nop
 }
 
@@ -415,6 +416,15 @@ void scope_state::release_whole(hold_owner& x) {
 
 void scope_state::settled(part_waiter& w) noexcept {
   put(post::settled{&w});
+}
+
+worker_port& scope_state::way_back(
+  node_slot peer, const std::function<std::unique_ptr<worker_port>()>& make) {
+  std::lock_guard guard{ways_back_lock_};
+  auto& place = ways_back_[to_index(peer)];
+  if (!place)
+    place = make();
+  return *place;
 }
 
 // -- nodes --------------------------------------------------------------------

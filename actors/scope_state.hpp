@@ -34,6 +34,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -232,6 +233,12 @@ public:
   void release_whole(hold_owner& x) override;
   void settled(part_waiter& w) noexcept override;
 
+  /// How the waiters of a peer's worker find back to it; made when it is asked
+  /// for first. Here because it has to outlive all that hang in the table.
+  [[nodiscard]] worker_port& way_back(
+    node_slot peer,
+    const std::function<std::unique_ptr<worker_port>()>& make);
+
   // -- nodes ------------------------------------------------------------------
 
   [[nodiscard]] const std::string& name_of(node_slot x) const;
@@ -315,6 +322,9 @@ private:
   std::mutex joining_lock_;
   std::condition_variable joined_;
   std::vector<pending*> joining_; // each with a reference
+
+  std::mutex ways_back_lock_;
+  std::vector<std::unique_ptr<worker_port>> ways_back_; // by slot
 
   mutable std::mutex view_lock_;
   std::vector<node_slot> view_;

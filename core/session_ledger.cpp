@@ -167,6 +167,13 @@ outcome session_ledger::settle(waiter& w, bool& won) noexcept {
   return outcome::granted;
 }
 
+hold_record* session_ledger::take_granted(waiter& w) noexcept {
+  auto word = take_guard(word_);
+  auto* result = w.take_hold();
+  drop_guard(word_, word);
+  return result;
+}
+
 bool session_ledger::leave(hold_record& r) noexcept {
   auto word = take_guard(word_);
   auto listed = r.entered;

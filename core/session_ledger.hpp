@@ -110,6 +110,10 @@ public:
   /// whether this call was the judge.
   outcome settle(waiter& w, bool& won) noexcept;
 
+  /// The hold of a waiter whose word says granted, for who has not waited for
+  /// `settled()`: behind the section in which the grantor lists it.
+  [[nodiscard]] hold_record* take_granted(waiter& w) noexcept;
+
   /// Takes a record out on behalf of its owner, and drops the owner's share:
   /// the record must not be used afterwards. May call `last_gone()`. False if
   /// somebody else had taken it out already.

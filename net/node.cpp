@@ -186,10 +186,12 @@ public:
       } else if (auto i = announced_.find(scope); i != announced_.end()) {
         target = i->second;
       }
-    }
-    if (!target) {
-      answer_for_nobody(peer, epoch, scope, what);
-      return;
+      if (!target) {
+        // In one step with looking: a scope that is announced meanwhile would
+        // say that it is open before this says that it is not.
+        answer_for_nobody(peer, epoch, scope, what);
+        return;
+      }
     }
     auto both = for_coordinator(what) && for_worker(what);
     if (both)
@@ -210,16 +212,18 @@ public:
 
   void send(node_slot to, link_epoch epoch, const std::string& scope,
             message what) override {
-    auto ends = std::holds_alternative<scope_closed_message>(what);
-    std::shared_ptr<cluster> x;
-    {
-      std::lock_guard guard{lock_};
-      x = links_;
-      if (ends && epochs_[to_index(to)] == epoch)
-        endings_[{scope, to}] = ending{};
+    std::unique_lock guard{lock_};
+    auto x = links_;
+    if (!x)
+      return;
+    if (!std::holds_alternative<scope_closed_message>(what)) {
+      guard.unlock();
+    } else if (epochs_[to_index(to)] == epoch) {
+      // In one step with saying so: from now on the peer is answered for
+      // nobody, which it must not hear before.
+      endings_[{scope, to}] = ending{};
     }
-    if (x)
-      x->send(to, epoch, scope, std::move(what));
+    x->send(to, epoch, scope, std::move(what));
   }
 
   bool heard(node_slot who) const override {
@@ -333,10 +337,10 @@ private:
                   [=](const auto& x) { return x.first.second == peer; });
   }
 
-  /// A scope that is not open here: who asks is told so.
+  /// A scope that is not open here: who asks is told so. Under the lock.
   void answer_for_nobody(node_slot peer, link_epoch epoch,
                          const std::string& scope, const message& what) {
-    auto x = links();
+    const auto& x = links_;
     if (!x)
       return;
     if (auto* ask = std::get_if<request_message>(&what)) {

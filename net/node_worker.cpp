@@ -95,8 +95,7 @@ void node_worker::handle(work::receive& x) {
   auto& place = scopes_[x.scope->name()];
   if (!place) {
     place = std::make_unique<entry>();
-    place->back.inbox = inbox_;
-    place->back.scope = x.scope->name();
+    place->name = x.scope->name();
   }
   auto& e = *place;
   if (e.scope != x.scope || e.epoch != x.epoch) {
@@ -109,7 +108,10 @@ void node_worker::handle(work::receive& x) {
     options.peer = peer_;
     options.epoch = x.epoch;
     options.node_timeout = x.scope->options().node_timeout;
-    e.machine = std::make_unique<worker>(options, e.scope->locks, e.back,
+    auto& back = e.scope->way_back(peer_, [&] {
+      return std::make_unique<back_way>(inbox_, e.name);
+    });
+    e.machine = std::make_unique<worker>(options, e.scope->locks, back,
                                          *e.scope->clock,
                                          static_cast<session_resolver&>(*this));
     scope_effects out;
@@ -169,7 +171,7 @@ void node_worker::run(entry& e, scope_effects& out) {
   for (auto& x : out) {
     auto* y = std::get_if<effect::send>(&x);
     if (y != nullptr && y->to == peer_)
-      links_->send(peer_, e.epoch, e.back.scope, std::move(y->what));
+      links_->send(peer_, e.epoch, e.name, std::move(y->what));
     else
       for_scope.push_back(std::move(x));
   }
@@ -193,7 +195,7 @@ session_ledger* node_worker::find(const session_id&) {
 }
 
 void node_worker::back_way::settled(part_waiter& w) noexcept {
-  inbox->put(work::settled{scope, &w});
+  inbox_->put(work::settled{scope_, &w});
 }
 
 } // namespace pawl

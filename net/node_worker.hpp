@@ -94,16 +94,24 @@ public:
   void on_exit() override;
 
 private:
-  /// How the waiters of one scope's worker find back.
-  struct back_way final : worker_port {
-    std::shared_ptr<work_inbox> inbox;
-    std::string scope;
+  /// How the waiters of one scope's worker find back. The scope keeps it.
+  class back_way final : public worker_port {
+  public:
+    back_way(std::shared_ptr<work_inbox> inbox, std::string scope)
+      : inbox_(std::move(inbox)), scope_(std::move(scope)) {
+      // nop
+    }
+
     void settled(part_waiter& w) noexcept override;
+
+  private:
+    const std::shared_ptr<work_inbox> inbox_;
+    const std::string scope_;
   };
 
   struct entry {
     scope_ptr scope;
-    back_way back;
+    std::string name;
     link_epoch epoch = 0;
     std::unique_ptr<worker> machine;
   };
