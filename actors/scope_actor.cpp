@@ -50,7 +50,7 @@ scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
     home_(options_for(*scope_), scope_->locks.table(), *scope_->clock),
     own_(own_worker(*scope_), scope_->locks, *scope_, *scope_->clock, *this),
     executor_(scope_->self(), home_, own_, *this),
-    epochs_(scope_->place().names.size()),
+    links_(scope_->place().names.size()),
     housekeeping_at_(std::chrono::steady_clock::now() + 1000ms) {
   // nop
 }
@@ -164,16 +164,19 @@ void scope_actor::handle(post::settled& x) {
 }
 
 void scope_actor::handle(post::from_peer& x) {
-  if (epochs_[to_index(x.from)] != x.epoch)
+  if (links_[to_index(x.from)].epoch != x.epoch)
     return;
   scope_effects out;
   home_.receive(x.from, x.what, out);
   run(out);
+  auto* ack = std::get_if<hand_over_ack_message>(&x.what);
+  if (ack != nullptr && ack->installed != scope_closed_ack)
+    links_[to_index(x.from)].acknowledged = true;
   note_exchange(x.from);
 }
 
 void scope_actor::handle(post::link_up& x) {
-  epochs_[to_index(x.peer)] = x.epoch;
+  links_[to_index(x.peer)] = {x.epoch, x.at, false};
   scope_effects out;
   home_.link_up(x.peer, x.epoch, out);
   run(out);
@@ -187,8 +190,8 @@ void scope_actor::handle(post::link_down& x) {
   scope_effects out;
   home_.link_down(x.peer, x.epoch, out);
   run(out);
-  if (epochs_[to_index(x.peer)] == x.epoch)
-    epochs_[to_index(x.peer)] = 0;
+  if (links_[to_index(x.peer)].epoch == x.epoch)
+    links_[to_index(x.peer)] = {};
 }
 
 void scope_actor::handle(post::rejected& x) {
@@ -200,7 +203,7 @@ void scope_actor::handle(post::rejected& x) {
 void scope_actor::handle(post::effects& x) {
   run(x.what);
   // A worker may have installed what its peer has handed over.
-  for (std::size_t i = 0; i < epochs_.size(); ++i)
+  for (std::size_t i = 0; i < links_.size(); ++i)
     note_exchange(static_cast<node_slot>(i));
 }
 
@@ -234,7 +237,7 @@ void scope_actor::handle(post::stop&) {
 
 void scope_actor::to_peer(node_slot to, message what) {
   auto* port = scope_->port();
-  auto epoch = epochs_[to_index(to)];
+  auto epoch = links_[to_index(to)].epoch;
   if (port != nullptr && epoch != 0)
     port->send(to, epoch, scope_->name(), std::move(what));
 }
@@ -342,13 +345,18 @@ void scope_actor::set_timer() {
     wake_atom_v);
 }
 
-/// For still_held(): the holds of both sides have met in this epoch.
+/// For still_held(): the holds of both sides have met, on both sides. Here, so
+/// that this one knows what it has lost; there, so that the peer does.
 void scope_actor::note_exchange(node_slot peer) {
-  auto epoch = epochs_[to_index(peer)];
+  const auto& x = links_[to_index(peer)];
+  if (x.epoch == 0 || !home_.members().resolved(peer))
+    return;
+  auto absent
+    = home_.members().state_of(peer) == membership::peer_state::absent;
   auto& known = scope_->exchanged[to_index(peer)];
-  if (epoch != 0 && home_.members().resolved(peer)
-      && known.load(std::memory_order_relaxed) != epoch)
-    known.store(epoch, std::memory_order_relaxed);
+  if ((absent || x.acknowledged)
+      && known.load(std::memory_order_relaxed) != x.since)
+    known.store(x.since, std::memory_order_relaxed);
 }
 
 pending* scope_actor::find(const request_id& id) {

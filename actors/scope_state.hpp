@@ -89,6 +89,7 @@ struct from_peer {
 struct link_up {
   node_slot peer;
   link_epoch epoch;
+  std::int64_t at; // steady_now_ns() then, or a little later
 };
 
 /// `link_up` follows when an older scope of this name has left the link.
@@ -281,9 +282,9 @@ public:
   std::atomic<std::size_t> wide_requests{0};
   /// Sessions open in the scope.
   std::atomic<std::size_t> sessions{0};
-  /// By slot: the link epoch in which the peer has told what it holds, and all
-  /// of it is installed (or it has not opened the scope). 0: none.
-  std::vector<std::atomic<link_epoch>> exchanged;
+  /// By slot: when the link came up over which each side has installed what the
+  /// other one holds, and said so (or the peer has not opened the scope).
+  std::vector<exchange_time> exchanged;
 
 private:
   void dispose(scope_post& what);

@@ -3,6 +3,7 @@
 #include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/peer_port.hpp"
 #include "pawl/actors/scope_state.hpp"
+#include "pawl/actors/steady_now.hpp"
 #include "pawl/net/cluster.hpp"
 #include "pawl/net/node_worker.hpp"
 
@@ -66,6 +67,7 @@ public:
     options_.node_timeout = good.node_timeout;
     inboxes_.resize(good.names.size());
     epochs_.resize(good.names.size());
+    ups_.resize(good.names.size());
     for (auto& inbox : inboxes_)
       inbox = std::make_shared<work_inbox>();
     auto started = cluster::start(system_, good, shared_from_this());
@@ -145,10 +147,11 @@ public:
     std::lock_guard guard{lock_};
     forget_endings(peer);
     epochs_[to_index(peer)] = epoch;
+    ups_[to_index(peer)] = steady_now_ns();
     for (auto& [name, x] : announced_) {
       auto& table = x->locks.table();
       table.raise_floor(std::max(floor, x->highest_token()));
-      x->put(post::link_up{peer, epoch});
+      x->put(post::link_up{peer, epoch, ups_[to_index(peer)]});
     }
   }
 
@@ -232,7 +235,7 @@ public:
   }
 
   bool awake(
-    const std::vector<std::atomic<link_epoch>>& exchanged) const override {
+    const std::vector<exchange_time>& exchanged) const override {
     auto x = links();
     return x != nullptr && x->awake(exchanged);
   }
@@ -274,7 +277,7 @@ public:
       if (endings_.contains({scope, peer}))
         i->second->put(post::link_leaving{peer});
       else
-        i->second->put(post::link_up{peer, epochs_[p]});
+        i->second->put(post::link_up{peer, epochs_[p], ups_[p]});
     }
   }
 
@@ -328,7 +331,8 @@ private:
     endings_.erase(i);
     auto x = announced_.find(scope);
     if (x != announced_.end())
-      x->second->put(post::link_up{peer, epochs_[to_index(peer)]});
+      x->second->put(post::link_up{peer, epochs_[to_index(peer)],
+                                   ups_[to_index(peer)]});
   }
 
   /// Under the lock.
@@ -364,6 +368,7 @@ private:
   mutable std::mutex lock_;
   std::shared_ptr<cluster> links_;
   std::vector<link_epoch> epochs_; // by slot; 0: no link
+  std::vector<std::int64_t> ups_;  // since when
   std::unordered_map<std::string, scope_ptr> known_;
   std::unordered_map<std::string, scope_ptr> announced_; // told of links
   ending_map endings_;
