@@ -26,8 +26,8 @@ public:
   outcome wait(const cancel_token& token, steady_time until) {
     if (token.state() && !token.state()->add(*this))
       return outcome::cancelled;
-    auto result = self_ != nullptr ? wait_in_actor(until)
-                                   : wait_in_thread(until);
+    auto result
+      = self_ != nullptr ? wait_in_actor(until) : wait_in_thread(until);
     if (token.state())
       token.state()->remove(*this);
     return result;
@@ -86,8 +86,7 @@ private:
 
 blocking_tries::blocking_tries(const scope& where, party_ptr owner,
                                transact_options options)
-  : scope_(where.state()),
-    party_(std::move(owner)),
+  : scope_(where.state()), party_(std::move(owner)),
     options_((check_options(options), std::move(options))),
     delays_(options_.first_delay, options_.most_delay) {
   // nop

@@ -14,8 +14,8 @@
 //
 // States and invariants are those of transact.hpp; each try is one call of the
 // body. A cancel ends the request in which the body waits, every later one, and
-// the delay; a body that does something else is not interrupted, and if it comes
-// to its end its result counts.
+// the delay; a body that does something else is not interrupted, and if it
+// comes to its end its result counts.
 
 #pragma once
 
@@ -42,7 +42,8 @@ struct done {
   friend bool operator==(const done&, const done&) = default;
 };
 
-/// The tries of a blocking transaction, one after the other. For pawl's own use.
+/// The tries of a blocking transaction, one after the other. For pawl's own
+/// use.
 ///
 ///   begin -> (the body runs) -> left -> back_off -> begin ...
 ///
@@ -120,16 +121,16 @@ public:
     return std::move(*this);
   }
 
-  blocking_transaction_request&&
-  on(std::initializer_list<std::string> nodes) && {
+  blocking_transaction_request&& on(
+    std::initializer_list<std::string> nodes) && {
     std::move(ask_).on(nodes);
     return std::move(*this);
   }
 
   /// How long: see request::within.
   template <class Rep, class Period>
-  blocking_transaction_request&&
-  within(std::chrono::duration<Rep, Period> limit) && {
+  blocking_transaction_request&& within(
+    std::chrono::duration<Rep, Period> limit) && {
     std::move(ask_).within(limit);
     return std::move(*this);
   }
@@ -140,8 +141,9 @@ public:
     return std::move(*this);
   }
 
-  /// Asks and blocks until it is known. Once it has said `deadlock` the try does
-  /// not count: the body should return; every further wait says so at once.
+  /// Asks and blocks until it is known. Once it has said `deadlock` the try
+  /// does not count: the body should return; every further wait says so at
+  /// once.
   /// @throws misuse inside an event-based actor.
   expected<Held> wait() && {
     if (auto* why = from_->why())
@@ -158,8 +160,8 @@ private:
   request<Held> ask_;
 };
 
-/// What a body in a thread or a blocking actor is given. To be used there, until
-/// the body returns.
+/// What a body in a thread or a blocking actor is given. To be used there,
+/// until the body returns.
 class blocking_transaction {
 public:
   /// For pawl's own use.
@@ -169,21 +171,21 @@ public:
 
   /// Asks for one term: see session::lock.
   template <class T>
-  [[nodiscard]] blocking_transaction_request<pawl::lock>
-  lock(T&& what, lock_mode mode) {
+  [[nodiscard]] blocking_transaction_request<pawl::lock> lock(T&& what,
+                                                              lock_mode mode) {
     return {*tries_, request<pawl::lock>{
                        tries_->who(),
                        term_lock{make_term(std::forward<T>(what)), mode}}};
   }
 
   /// Asks for several terms at once: see session::lock_all.
-  [[nodiscard]] blocking_transaction_request<lock_set>
-  lock_all(std::vector<term> what, lock_mode mode) {
+  [[nodiscard]] blocking_transaction_request<lock_set> lock_all(
+    std::vector<term> what, lock_mode mode) {
     return {*tries_, session{tries_->who()}.lock_all(std::move(what), mode)};
   }
 
-  [[nodiscard]] blocking_transaction_request<lock_set>
-  lock_all(std::vector<term_lock> what) {
+  [[nodiscard]] blocking_transaction_request<lock_set> lock_all(
+    std::vector<term_lock> what) {
     return {*tries_, session{tries_->who()}.lock_all(std::move(what))};
   }
 
@@ -258,15 +260,14 @@ blocking_result_of<F> transact_blocking(blocking_tries& tries, F& body) {
 
 /// Runs `body(blocking_transaction&)` in this thread, which may be no actor's.
 /// Returns what the body returns: T or expected<T> as expected<T>, nothing as
-/// expected<done>; `deadlock` when the last try has met one, `cancelled` when it
-/// was cancelled between two tries. What the body throws is thrown, after all
-/// that it took was released. Whatever a body returns or throws after it was
-/// told `deadlock` is dropped.
+/// expected<done>; `deadlock` when the last try has met one, `cancelled` when
+/// it was cancelled between two tries. What the body throws is thrown, after
+/// all that it took was released. Whatever a body returns or throws after it
+/// was told `deadlock` is dropped.
 /// @throws misuse if the options make no sense
 template <class F>
-  requires std::invocable<F&, blocking_transaction&>
-detail::blocking_result_of<F> transact(const scope& where, F body,
-                                       transact_options options = {}) {
+requires std::invocable<F&, blocking_transaction&> detail::blocking_result_of<F>
+transact(const scope& where, F body, transact_options options = {}) {
   blocking_tries tries{where, detail::party_of_caller(where, nullptr),
                        std::move(options)};
   return detail::transact_blocking(tries, body);
@@ -275,10 +276,9 @@ detail::blocking_result_of<F> transact(const scope& where, F body,
 /// The same in a blocking actor (of a scoped_actor pass `ptr()`). One that is
 /// told to exit while it waits or backs off ends with `session_ended`.
 template <class F>
-  requires std::invocable<F&, blocking_transaction&>
-detail::blocking_result_of<F> transact(const scope& where,
-                                       caf::blocking_actor* self, F body,
-                                       transact_options options = {}) {
+requires std::invocable<F&, blocking_transaction&> detail::blocking_result_of<F>
+transact(const scope& where, caf::blocking_actor* self, F body,
+         transact_options options = {}) {
   blocking_tries tries{where, detail::party_of_caller(where, self),
                        std::move(options)};
   return detail::transact_blocking(tries, body);

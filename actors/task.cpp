@@ -146,8 +146,7 @@ namespace {
 class task_group final : public task_state {
 public:
   task_group(party_ptr owner, detail::task_source source, std::size_t at_once)
-    : task_state(std::move(owner)),
-      source_(std::move(source)),
+    : task_state(std::move(owner)), source_(std::move(source)),
       at_once_(at_once) {
     // nop
   }

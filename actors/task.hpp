@@ -37,9 +37,10 @@
 //   K2 a combination ends after all of its children.
 //   K3 a task that waits for something has one response due at its actor, and
 //      exactly one is delivered for it: a nudge, or nothing when it ends.
-//   K4 a combination knows its children weakly: what a child waits for keeps the
-//      child, the child keeps the combination. When the actor ends, all that the
-//      child waits for goes, and with it both.
+//   K4 a combination knows its children weakly: what a child waits for keeps
+//   the
+//      child, the child keeps the combination. When the actor ends, all that
+//      the child waits for goes, and with it both.
 //
 // No recursion: children that end at once are started in a loop, continuations
 // go through `party::run`. A task does not keep its actor alive, apart from an
@@ -138,8 +139,8 @@ protected:
   static constexpr unsigned look = 1; // something may have changed
   static constexpr unsigned rang = 2; // a timer
 
-  /// Has `nudged(what)` called in the actor, unless the task has ended. From any
-  /// thread, by whoever keeps the task alive.
+  /// Has `nudged(what)` called in the actor, unless the task has ended. From
+  /// any thread, by whoever keeps the task alive.
   void nudge(unsigned what) noexcept;
 
   /// Tells how it has ended: null for well. Nothing of the task is used
@@ -186,8 +187,7 @@ template <class F, class G>
 class task_continuation final : public task_ending {
 public:
   task_continuation(party_ptr actor, F on_done, G on_failure)
-    : actor_(std::move(actor)),
-      on_done_(std::move(on_done)),
+    : actor_(std::move(actor)), on_done_(std::move(on_done)),
       on_failure_(std::move(on_failure)) {
     // nop
   }
@@ -231,7 +231,7 @@ public:
   /// actor ends first. By then everything that the task took is released.
   /// @throws misuse outside the task's (event-based) actor.
   template <class F, class G>
-    requires std::invocable<F&> && std::invocable<G&, const task_failure&>
+  requires std::invocable<F&> && std::invocable<G&, const task_failure&>
   void then(F on_done, G on_failure) && {
     using type = detail::task_continuation<F, G>;
     auto state = std::move(state_);
@@ -243,7 +243,7 @@ public:
   /// As `then(on_done, on_failure)` for those who do not care why not. An
   /// exception goes where one of the actor's handler goes.
   template <class F>
-    requires std::invocable<F&>
+  requires std::invocable<F&>
   void then(F on_done) && {
     std::move(*this).then(std::move(on_done), [](const task_failure& why) {
       if (why.exception)
@@ -272,8 +272,8 @@ using task_source = std::function<std::optional<task>()>;
 
 } // namespace detail
 
-/// One after the other, in order. None: done at once. All tasks of a combination
-/// belong to the actor `self`.
+/// One after the other, in order. None: done at once. All tasks of a
+/// combination belong to the actor `self`.
 [[nodiscard]] task serial(const scope& where, caf::scheduled_actor* self,
                           std::vector<task> tasks);
 
@@ -282,12 +282,12 @@ using task_source = std::function<std::optional<task>()>;
 [[nodiscard]] task parallel(const scope& where, caf::scheduled_actor* self,
                             std::vector<task> tasks);
 
-/// The task `f(x)` for each `x` of `elements` in order, at most `at_once` of them
-/// at a time (at least 1). Each is made when its turn comes. O(at_once) memory
-/// beside the elements.
+/// The task `f(x)` for each `x` of `elements` in order, at most `at_once` of
+/// them at a time (at least 1). Each is made when its turn comes. O(at_once)
+/// memory beside the elements.
 /// @throws misuse if at_once is 0
 template <std::ranges::forward_range Range, class F>
-  requires std::invocable<F&, std::ranges::range_reference_t<Range>>
+requires std::invocable<F&, std::ranges::range_reference_t<Range>>
 [[nodiscard]] task for_each(const scope& where, caf::scheduled_actor* self,
                             Range elements, std::size_t at_once, F f) {
   struct walk {
@@ -295,8 +295,8 @@ template <std::ranges::forward_range Range, class F>
     F f;
     std::ranges::iterator_t<Range> next;
   };
-  auto all = std::make_shared<walk>(
-    walk{std::move(elements), std::move(f), {}});
+  auto all
+    = std::make_shared<walk>(walk{std::move(elements), std::move(f), {}});
   all->next = std::ranges::begin(all->elements);
   return detail::make_group(
     where, self,

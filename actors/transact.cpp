@@ -25,10 +25,8 @@ class transaction_state final : public task_state, public alarm {
 public:
   transaction_state(party_ptr owner, std::function<void(transaction)> body,
                     const transact_options& options)
-    : task_state(std::move(owner)),
-      body_(std::move(body)),
-      tries_(options.tries),
-      delays_(options.first_delay, options.most_delay) {
+    : task_state(std::move(owner)), body_(std::move(body)),
+      tries_(options.tries), delays_(options.first_delay, options.most_delay) {
     // nop
   }
 
@@ -147,8 +145,8 @@ private:
     }
     if (++number_ > 1)
       scope.statistics.count_restart();
-    session_ = session_ref{new session_state{scope.next_session(),
-                                             party().shared_from_this()}};
+    session_ = session_ref{
+      new session_state{scope.next_session(), party().shared_from_this()}};
     session_->keep_age(age_);
     decision_ = decision::none;
     current_ = number_;

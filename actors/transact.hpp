@@ -39,22 +39,25 @@
 //   +-------------+
 //     entered by: a deadlock, after all that the try took was released
 //
-//   trying:      one session is open; it keeps its age even if it holds nothing.
+//   trying:      one session is open; it keeps its age even if it holds
+//   nothing.
 //                The body is being called, or waits for something.
-//   backing off: no session is open, nothing is held, nothing waits; an alarm of
+//   backing off: no session is open, nothing is held, nothing waits; an alarm
+//   of
 //                the scope is set.
 //   ended:       the same, without the alarm.
 //
 // Each transition is a function of transaction_state (transact.cpp), or of
-// blocking_tries for the blocking form (blocking_transact.hpp), whose states are
-// the same.
+// blocking_tries for the blocking form (blocking_transact.hpp), whose states
+// are the same.
 //
 // Invariants:
 //   T1 at most one session is open, in `trying` only; it is closed before the
 //      delay, and before the end is told: locks do not outlive a transaction.
 //   T2 the sessions of all tries after the first deadlock have the age that the
 //      session of the first try had then.
-//   T3 the body is called at most `tries` times; every call but the first counts
+//   T3 the body is called at most `tries` times; every call but the first
+//   counts
 //      as a restart.
 //   T4 once a try is over none of its continuations is called any more; what
 //      they were waiting for is released.
@@ -63,10 +66,10 @@
 //   T6 when the actor ends, its session goes with it (session.hpp); in back-off
 //      there is none. What is left is memory, until the alarm rings.
 //
-// How a body is over. In an event-based actor: with `finish()`, or when the last
-// copy of its `transaction` and of the continuations of its requests is gone:
-// whoever waits for something else (a response) keeps a copy of the transaction
-// there. In a thread or a blocking actor: when it returns.
+// How a body is over. In an event-based actor: with `finish()`, or when the
+// last copy of its `transaction` and of the continuations of its requests is
+// gone: whoever waits for something else (a response) keeps a copy of the
+// transaction there. In a thread or a blocking actor: when it returns.
 //
 // Cost: a session per try; a transaction that never waits sends no message.
 
@@ -190,7 +193,7 @@ public:
   /// the transaction was cancelled. What they throw fails the transaction.
   /// @throws misuse outside the transaction's actor.
   template <class F, class G>
-    requires std::invocable<F&, Held> && std::invocable<G&, const failure&>
+  requires std::invocable<F&, Held> && std::invocable<G&, const failure&>
   void then(F on_held, G on_failure) && {
     std::move(ask_)
       .cancel_with(from_->token())
@@ -213,7 +216,7 @@ public:
 
   /// As above; any failure fails the transaction.
   template <class F>
-    requires std::invocable<F&, Held>
+  requires std::invocable<F&, Held>
   void then(F on_held) && {
     auto from = from_;
     std::move(*this).then(std::move(on_held),
@@ -240,9 +243,9 @@ public:
   template <class T>
   [[nodiscard]] transaction_request<pawl::lock> lock(T&& what,
                                                      lock_mode mode) const {
-    return {try_, request<pawl::lock>{
-                    try_->who(),
-                    term_lock{make_term(std::forward<T>(what)), mode}}};
+    return {try_,
+            request<pawl::lock>{
+              try_->who(), term_lock{make_term(std::forward<T>(what)), mode}}};
   }
 
   /// Asks for several terms at once: see session::lock_all.
@@ -251,8 +254,8 @@ public:
     return {try_, session{try_->who()}.lock_all(std::move(what), mode)};
   }
 
-  [[nodiscard]] transaction_request<lock_set>
-  lock_all(std::vector<term_lock> what) const {
+  [[nodiscard]] transaction_request<lock_set> lock_all(
+    std::vector<term_lock> what) const {
     return {try_, session{try_->who()}.lock_all(std::move(what))};
   }
 
@@ -303,11 +306,11 @@ namespace detail {
 } // namespace detail
 
 /// A task that runs `body(transaction)` in the event-based actor `self`; see
-/// above. Nothing happens until `.then` (or its turn in a combination). Calls of
-/// the body are inside `.then` if it is not run again.
+/// above. Nothing happens until `.then` (or its turn in a combination). Calls
+/// of the body are inside `.then` if it is not run again.
 /// @throws misuse if the options make no sense
 template <class F>
-  requires std::invocable<F&, transaction>
+requires std::invocable<F&, transaction>
 [[nodiscard]] task transact(const scope& where, caf::scheduled_actor* self,
                             F body, transact_options options = {}) {
   auto shared = std::make_shared<F>(std::move(body)); // need not be copyable

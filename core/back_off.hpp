@@ -1,8 +1,8 @@
 // back_off: how long to wait before the next try.
 //
 // The step starts at `first` and doubles with each try, up to `most`. The delay
-// is drawn between half of the step and the whole of it: those who collided once
-// do not come back together, and none comes back at once.
+// is drawn between half of the step and the whole of it: those who collided
+// once do not come back together, and none comes back at once.
 //
 // Randomness is passed in: same input, same output. Not thread-safe.
 

@@ -1,6 +1,7 @@
-// Two tellers move money between two accounts, each locking as it goes: first to
-// read, then to write. Both read, both want to write: a deadlock. The younger is
-// told, and its body is run again; nobody sees more of it than a restart.
+// Two tellers move money between two accounts, each locking as it goes: first
+// to read, then to write. Both read, both want to write: a deadlock. The
+// younger is told, and its body is run again; nobody sees more of it than a
+// restart.
 
 #include <pawl/pawl.hpp>
 
@@ -14,7 +15,7 @@ struct accounts { // each guarded by the lock of its name
 };
 
 caf::behavior teller(caf::event_based_actor* self, pawl::scope bank,
-                     std::shared_ptr<accounts> books, int times) {
+                     std::shared_ptr<accounts> books, std::size_t times) {
   auto move = [=](int) {
     return pawl::transact(bank, self, [=](pawl::transaction tx) {
       tx.lock("giro", pawl::shared).then([=](pawl::lock reading) {
@@ -31,7 +32,7 @@ caf::behavior teller(caf::event_based_actor* self, pawl::scope bank,
       });
     });
   };
-  pawl::for_each(bank, self, std::vector<int>(static_cast<std::size_t>(times)), 2, move)
+  pawl::for_each(bank, self, std::vector<int>(times), 2, move)
     .then([=] { self->quit(); },
           [=](const pawl::task_failure& why) {
             fmt::print("failed: {}\n", why.message);
@@ -46,8 +47,8 @@ int main() {
   pawl::node here{system, cfg}; // by itself: no name, no peers
   auto bank = here.open("bank");
   auto books = std::make_shared<accounts>();
-  auto first = system.spawn(teller, bank, books, 50);
-  auto second = system.spawn(teller, bank, books, 50);
+  auto first = system.spawn(teller, bank, books, std::size_t{50});
+  auto second = system.spawn(teller, bank, books, std::size_t{50});
   system.await_all_actors_done();
   fmt::print("together: {}\n", books->giro + books->savings);
 }

@@ -66,10 +66,11 @@ struct upgrade_body {
   void operator()(const transaction& tx) const {
     calls->store(tx.number());
     tx.lock("side", shared).then([tx](lock side) {
-      tx.lock("t", shared).then([tx, side = std::move(side)](lock first) mutable {
-        tx.lock("t", exclusive)
-          .then([side = std::move(side), first = std::move(first)](lock) {});
-      });
+      tx.lock("t", shared)
+        .then([tx, side = std::move(side)](lock first) mutable {
+          tx.lock("t", exclusive)
+            .then([side = std::move(side), first = std::move(first)](lock) {});
+        });
     });
   }
 };
@@ -132,12 +133,13 @@ protected:
     tags_->state()->clock->tick();
   }
 
-  result_ptr ask_in_session(const caf::actor& who, lock_mode mode) {
+  result_ptr ask_in_session(const caf::actor& who, lock_mode mode,
+                            const std::string& what = "t") {
     auto out = std::make_shared<result>();
     tell_puppet(who, [=, this](puppet* self) {
       if (!self->own)
         self->own.emplace(tags_->attach(self));
-      self->own->lock("t", mode).then(
+      self->own->lock(what, mode).then(
         [self, out](lock x) {
           self->held.push_back(std::move(x));
           out->how = outcome::granted;
@@ -177,7 +179,8 @@ protected:
 
   /// Lets a transaction with `options` run into a deadlock; `older_` then holds
   /// "t" exclusively.
-  ending_ptr trapped(const upgrade_body& body, const transact_options& options) {
+  ending_ptr trapped(const upgrade_body& body,
+                     const transact_options& options) {
     share(older_);
     auto out = start_body(body, options);
     EXPECT_TRUE(waits());
@@ -200,9 +203,7 @@ TEST_F(transact_test, a_body_that_need_not_wait_is_over_inside_the_call) {
         text += "a";
         tx.lock("b", exclusive).then([&](lock) { text += "b"; });
       });
-    }).then([&] {
-      text += tags_->holders("a").empty() ? "done" : "held";
-    });
+    }).then([&] { text += tags_->holders("a").empty() ? "done" : "held"; });
     order.set_value(text);
   });
   EXPECT_EQ(order.get_future().get(), "abdone");
@@ -245,8 +246,10 @@ TEST_F(transact_test, several_terms_and_all_nodes_are_locked_through_it_too) {
       .within(20s)
       .then([=](lock_set held) {
         *count = held.size();
-        tx.lock("c", exclusive).on(every_node).within(20s).then(
-          [=, held = std::move(held)](lock) { ++*count; });
+        tx.lock("c", exclusive)
+          .on(every_node)
+          .within(20s)
+          .then([=, held = std::move(held)](lock) { ++*count; });
       });
   });
   EXPECT_EQ(out->get(), outcome::granted);
@@ -315,8 +318,9 @@ TEST_F(transact_test, a_failure_with_a_continuation_is_the_bodys_business) {
   });
   EXPECT_EQ(out->get(), outcome::granted);
   auto other = start_body([](transaction tx) {
-    tx.lock("b", shared).no_wait().then(
-      [](lock) {}, [tx](const failure&) { tx.fail("no pump is free"); });
+    tx.lock("b", shared)
+      .no_wait()
+      .then([](lock) {}, [tx](const failure&) { tx.fail("no pump is free"); });
   });
   EXPECT_EQ(other->get(), outcome::body_failed);
   EXPECT_EQ(other->message, "no pump is free");
@@ -354,24 +358,34 @@ TEST_F(transact_test, while_it_backs_off_it_holds_nothing) {
 }
 
 TEST_F(transact_test, a_body_that_is_run_again_is_as_old_as_its_first_try) {
-  upgrade_body body;
-  auto options = quick();
-  auto out = trapped(body, options);
-  tick();
-  // Its second try waits for "t". Somebody younger than its first try, but
-  // older than its second, gets it together with it.
-  auto third = make_puppet();
+  auto calls = std::make_shared<std::atomic<unsigned>>(0);
+  share(older_);
+  auto out = start_body([=](transaction tx) {
+    *calls = tx.number();
+    tx.lock("t", shared).then([tx](lock first) {
+      tx.lock("t", exclusive).then([first = std::move(first)](lock) {});
+    });
+  });
   ASSERT_TRUE(waits());
+  EXPECT_EQ(ask_in_session(older_, exclusive)->get(), outcome::granted);
+  ASSERT_TRUE(eventually([&] { return calls->load() == 2; }));
+  ASSERT_TRUE(waits()); // holding nothing
+  // Somebody is younger than the first try, but holds something before the
+  // second does. They meet as upgraders.
+  auto third = make_puppet();
+  tick();
+  ASSERT_EQ(ask_in_session(third, shared, "other")->get(), outcome::granted);
+  tick();
   auto later = ask_in_session(third, shared);
   ASSERT_TRUE(waits(2));
-  tick();
   drop(older_);
   EXPECT_EQ(later->get(), outcome::granted);
-  ASSERT_TRUE(waits()); // the second try wants to upgrade
+  ASSERT_TRUE(waits());
   EXPECT_EQ(ask_in_session(third, exclusive)->get(), outcome::deadlock);
   drop(third);
   EXPECT_EQ(out->get(), outcome::granted);
-  EXPECT_EQ(body.calls->load(), 2u);
+  EXPECT_EQ(calls->load(), 2u);
+  tell_puppet(third, [](puppet* self) { self->own.reset(); });
 }
 
 TEST_F(transact_test, the_deadlock_of_the_last_try_arrives) {
@@ -431,8 +445,9 @@ TEST_F(transact_test, many_upgraders_of_one_term_all_come_through) {
           *tags_, self,
           [=](transaction tx) {
             tx.lock("t", shared).then([=](lock first) {
-              tx.lock("t", exclusive)
-                .then([=, first = std::move(first)](lock) { ++*value; });
+              tx.lock("t", exclusive).then([=, first = std::move(first)](lock) {
+                ++*value;
+              });
             });
           },
           options);
@@ -452,13 +467,15 @@ TEST_F(transact_test, a_cancel_ends_a_body_that_waits_for_a_lock) {
   cancel_source stop;
   auto told = std::make_shared<std::atomic<bool>>(false);
   auto out = start([&, told](caf::event_based_actor* self) {
-    return transact(*tags_, self, [told](transaction tx) {
-             tx.lock("a", exclusive).then([=](lock a) {
-               tx.lock("b", exclusive)
-                 .then([a = std::move(a)](lock) {},
-                       [=](const failure&) { *told = true; });
-             });
-           }).cancel_with(stop.token());
+    return transact(*tags_, self,
+                    [told](transaction tx) {
+                      tx.lock("a", exclusive).then([=](lock a) {
+                        tx.lock("b", exclusive)
+                          .then([a = std::move(a)](lock) {},
+                                [=](const failure&) { *told = true; });
+                      });
+                    })
+      .cancel_with(stop.token());
   });
   ASSERT_TRUE(eventually([&] { return waiting_for("b") == 1; }));
   stop.cancel();
@@ -518,8 +535,8 @@ TEST_F(transact_test, a_cancel_inside_the_body_waits_until_it_has_returned) {
 // -- exceptions ---------------------------------------------------------------
 
 TEST_F(transact_test, an_exception_of_the_body_arrives_where_it_was_started) {
-  auto out = start_body(
-    [](transaction) { throw std::runtime_error("on purpose"); });
+  auto out
+    = start_body([](transaction) { throw std::runtime_error("on purpose"); });
   EXPECT_EQ(out->get(), outcome::body_failed);
   EXPECT_EQ(out->thrown, "on purpose");
   EXPECT_EQ(out->message, "an exception: on purpose");
@@ -556,8 +573,9 @@ TEST_F(transact_test, without_a_failure_continuation_it_goes_to_the_actor) {
       return caf::make_error(caf::sec::runtime_error);
     });
     transact(*tags_, self, [](transaction tx) {
-      tx.lock("a", exclusive).then(
-        [](lock) { throw std::runtime_error("on purpose"); });
+      tx.lock("a", exclusive).then([](lock) {
+        throw std::runtime_error("on purpose");
+      });
     }).then([] {});
   });
   EXPECT_EQ(what.get_future().get(), "on purpose");
@@ -653,7 +671,8 @@ TEST_F(transact_test, what_cannot_be_right_is_refused) {
     auto none = quick();
     none.tries = 0;
     try {
-      static_cast<void>(transact(*tags_, self, [](transaction) {}, none));
+      static_cast<void>(transact(
+        *tags_, self, [](transaction) {}, none));
       refused.set_value(false);
     } catch (const misuse&) {
       refused.set_value(true);
@@ -710,9 +729,8 @@ TEST_F(transact_test, parallel_tasks_wait_for_their_locks_side_by_side) {
     };
     return parallel(*tags_, self, {one("a"), one("b")});
   });
-  ASSERT_TRUE(eventually([&] {
-    return waiting_for("a") == 1 && waiting_for("b") == 1;
-  }));
+  ASSERT_TRUE(
+    eventually([&] { return waiting_for("a") == 1 && waiting_for("b") == 1; }));
   (*held)[1].release();
   ASSERT_TRUE(eventually([&] { return waiting_for("b") == 0; }));
   EXPECT_EQ(out->how, outcome::pending);
@@ -726,15 +744,14 @@ TEST_F(transact_test, the_first_failure_cancels_the_others_and_arrives_last) {
   ASSERT_TRUE(held);
   auto kept = std::make_shared<std::optional<transaction>>();
   auto out = start([=, this](caf::event_based_actor* self) {
-    return parallel(*tags_, self,
-                    {transact(*tags_, self,
-                              [kept](transaction tx) { kept->emplace(tx); }),
-                     transact(*tags_, self, [](transaction tx) {
-                       tx.lock("a", exclusive).then([tx](lock a) {
-                         tx.lock("b", exclusive)
-                           .then([a = std::move(a)](lock) {});
-                       });
-                     })});
+    return parallel(
+      *tags_, self,
+      {transact(*tags_, self, [kept](transaction tx) { kept->emplace(tx); }),
+       transact(*tags_, self, [](transaction tx) {
+         tx.lock("a", exclusive).then([tx](lock a) {
+           tx.lock("b", exclusive).then([a = std::move(a)](lock) {});
+         });
+       })});
   });
   ASSERT_TRUE(eventually([&] { return waiting_for("b") == 1; }));
   std::promise<std::size_t> left;
@@ -770,8 +787,7 @@ TEST_F(transact_test, for_each_runs_so_many_at_a_time_as_it_is_told) {
   });
   for (std::size_t i = 0; i < held.size(); ++i) {
     auto expected = std::min<std::size_t>(3, held.size() - i);
-    ASSERT_TRUE(
-      eventually([&] { return tags_->residue().waits == expected; }));
+    ASSERT_TRUE(eventually([&] { return tags_->residue().waits == expected; }));
     held[i].release();
   }
   EXPECT_EQ(out->get(), outcome::granted);
@@ -824,11 +840,11 @@ TEST_F(transact_test, a_combination_whose_actor_ends_leaves_no_memory) {
   auto life = std::make_shared<int>(0);
   std::weak_ptr<int> alive = life;
   auto out = start([life, this](caf::event_based_actor* self) {
-    return parallel(*tags_, self,
-                    {serial(*tags_, self,
-                            {transact(*tags_, self, [life](transaction tx) {
-                              tx.lock("b", exclusive).then([](lock) {});
-                            })})});
+    return parallel(
+      *tags_, self,
+      {serial(*tags_, self, {transact(*tags_, self, [life](transaction tx) {
+        tx.lock("b", exclusive).then([](lock) {});
+      })})});
   });
   life.reset();
   ASSERT_TRUE(eventually([&] { return waiting_for("b") == 1; }));

@@ -6,8 +6,8 @@ using namespace pawl;
 using namespace std::chrono_literals;
 
 TEST(back_off, draws_between_half_of_the_step_and_the_whole_and_doubles_it) {
-  for (std::uint64_t random : {std::uint64_t{0}, std::uint64_t{12345},
-                               ~std::uint64_t{0}}) {
+  for (std::uint64_t random :
+       {std::uint64_t{0}, std::uint64_t{12345}, ~std::uint64_t{0}}) {
     back_off x{100ns, 1000ns};
     for (auto step : {100ns, 200ns, 400ns, 800ns, 1000ns, 1000ns}) {
       auto delay = x.next(random);
