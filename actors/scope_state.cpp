@@ -277,6 +277,7 @@ void scope_state::shut(outcome why) {
     locks.end(*x, why);
     x->unref();
   }
+  ring_all();
 }
 
 void scope_state::set_deadline(pending& x) {
@@ -284,12 +285,18 @@ void scope_state::set_deadline(pending& x) {
   {
     std::lock_guard guard{deadlines_lock_};
     deadlines_.insert(x, *x.deadline());
-    earliest = *x.deadline() < armed_;
-    if (earliest)
-      armed_ = *x.deadline();
+    earliest = arm(*x.deadline());
   }
   if (earliest)
     put(post::arm{});
+}
+
+/// Under the lock. True: the scope's actor has to set its timer anew.
+bool scope_state::arm(steady_time due) noexcept {
+  if (due >= armed_)
+    return false;
+  armed_ = due;
+  return true;
 }
 
 void scope_state::drop_deadline(pending& x) noexcept {
@@ -299,7 +306,49 @@ void scope_state::drop_deadline(pending& x) noexcept {
   deadlines_.remove(x);
 }
 
+void scope_state::set_alarm(std::shared_ptr<alarm> x, steady_time due) {
+  auto earliest = false;
+  auto shut = false;
+  {
+    std::lock_guard guard{deadlines_lock_};
+    shut = alarms_shut_;
+    if (!shut) {
+      alarms_.insert(*x, due);
+      earliest = arm(due);
+      x->set_ = x;
+    }
+  }
+  if (shut)
+    x->rings();
+  else if (earliest)
+    put(post::arm{});
+}
+
+void scope_state::drop_alarm(alarm& x) noexcept {
+  std::shared_ptr<alarm> last; // goes without the lock
+  std::lock_guard guard{deadlines_lock_};
+  alarms_.remove(x);
+  last = std::move(x.set_);
+}
+
+std::shared_ptr<alarm> scope_state::take_alarm(steady_time now) {
+  std::lock_guard guard{deadlines_lock_};
+  auto* due = alarms_.pop_due(now);
+  return due != nullptr ? std::move(static_cast<alarm*>(due)->set_) : nullptr;
+}
+
+void scope_state::ring_all() {
+  {
+    std::lock_guard guard{deadlines_lock_};
+    alarms_shut_ = true;
+  }
+  while (auto x = take_alarm(steady_time::max()))
+    x->rings();
+}
+
 std::optional<steady_time> scope_state::end_due(steady_time now) {
+  while (auto x = take_alarm(now))
+    x->rings();
   for (;;) {
     pending* next = nullptr;
     {
@@ -307,6 +356,8 @@ std::optional<steady_time> scope_state::end_due(steady_time now) {
       auto* due = deadlines_.pop_due(now);
       if (due == nullptr) {
         auto result = deadlines_.next();
+        if (auto other = alarms_.next())
+          result = result ? std::min(*result, *other) : *other;
         armed_ = result.value_or(steady_time::max());
         return result;
       }

@@ -139,6 +139,21 @@ public:
   virtual bool wait_stopped(std::chrono::milliseconds limit) = 0;
 };
 
+/// Rings once, at its time or when its scope is shut, unless it is taken back.
+/// While it is set the scope keeps it alive.
+class alarm : public deadline_entry {
+public:
+  virtual ~alarm() = default;
+
+  /// From any thread, with no lock held.
+  virtual void rings() noexcept = 0;
+
+private:
+  friend class scope_state;
+
+  std::shared_ptr<alarm> set_; // under the scope's lock of deadlines
+};
+
 class scope_state final : public lock_port,
                           public worker_port,
                           public std::enable_shared_from_this<scope_state> {
@@ -199,6 +214,13 @@ public:
 
   void set_deadline(pending& x);
   void drop_deadline(pending& x) noexcept;
+
+  /// Sets an alarm that is not set. Costs no timer: all share the scope's. After
+  /// the scope was shut it rings at once.
+  void set_alarm(std::shared_ptr<alarm> x, alarm::time_point due);
+
+  /// Takes it back; it may be ringing already.
+  void drop_alarm(alarm& x) noexcept;
 
   /// Ends what is due; the next time to come back, if there is one.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point>
@@ -288,6 +310,10 @@ public:
 
 private:
   void dispose(scope_post& what);
+  [[nodiscard]] bool arm(std::chrono::steady_clock::time_point due) noexcept;
+  [[nodiscard]] std::shared_ptr<alarm>
+  take_alarm(std::chrono::steady_clock::time_point now);
+  void ring_all();
   [[nodiscard]] caf::actor actor();
 
   caf::actor_system& system_;
@@ -317,6 +343,8 @@ private:
 
   std::mutex deadlines_lock_;
   deadlines deadlines_;
+  deadlines alarms_;
+  bool alarms_shut_ = false;
   std::chrono::steady_clock::time_point armed_
     = std::chrono::steady_clock::time_point::max();
 
