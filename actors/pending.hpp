@@ -38,6 +38,17 @@ using steady_time = std::chrono::steady_clock::time_point;
 struct ask {
   enum class place : std::uint8_t { here, listed, every_node };
 
+  ask(session_ref session, term_lock what)
+    : who(std::move(session)), one(std::move(what)) {
+    // nop
+  }
+
+  ask(session_ref session, std::vector<term_lock> what)
+    : who(std::move(session)), many(std::move(what)), several(true) {
+    // nop
+  }
+
+  /// Null once it was granted on the spot.
   session_ref who;
   /// One term, or several in canonical order.
   term_lock one;

@@ -46,8 +46,9 @@ void check_then(const ask& what);
 /// Throws `misuse` unless `.wait()` may be called here.
 void check_wait(const ask& what);
 
-/// Grants on the spot, if that is possible without waiting: `granted`. `pending`
-/// if it has to wait. Anything else is how the request has ended.
+/// Grants on the spot, if that is possible without waiting: `granted`; then
+/// `what` is used up. `pending` if it has to wait. Anything else is how the
+/// request has ended.
 [[nodiscard]] outcome grant_now(ask& what, lock& out);
 [[nodiscard]] outcome grant_now(ask& what, lock_set& out);
 
@@ -63,16 +64,15 @@ void check_wait(const ask& what);
 template <class Held>
 class [[nodiscard]] request {
 public:
-  request(session_ref who, term_lock what) {
-    ask_.who = std::move(who);
-    ask_.one = std::move(what);
+  request(session_ref who, term_lock what)
+    : ask_(std::move(who), std::move(what)) {
+    // nop
   }
 
   /// `what` in canonical order, each term once.
-  request(session_ref who, std::vector<term_lock> what) {
-    ask_.who = std::move(who);
-    ask_.many = std::move(what);
-    ask_.several = true;
+  request(session_ref who, std::vector<term_lock> what)
+    : ask_(std::move(who), std::move(what)) {
+    // nop
   }
 
   request(request&&) noexcept = default;

@@ -196,7 +196,10 @@ void scope_actor::handle(post::link_down& x) {
 
 void scope_actor::handle(post::rejected& x) {
   scope_effects out;
-  home_.peer_rejected(x.peer, out);
+  if (x.name_in_use)
+    home_.name_in_use(x.peer);
+  else
+    home_.peer_rejected(x.peer, out);
   run(out);
 }
 

@@ -104,6 +104,8 @@ struct link_down {
 
 struct rejected {
   node_slot peer;
+  /// Because another node runs under this one's name.
+  bool name_in_use;
 };
 
 /// What the worker of a peer wants done.

@@ -90,6 +90,11 @@ public:
       state_->unref();
   }
 
+  /// Null from now on; the handle has become somebody else's.
+  void give_away() noexcept {
+    state_ = nullptr;
+  }
+
   session_state* operator->() const noexcept {
     return state_;
   }

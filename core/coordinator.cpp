@@ -134,6 +134,10 @@ void coordinator::peer_rejected(node_slot peer, scope_effects& out) {
   apply(members_.rejected(peer), loss::node_down, out);
 }
 
+void coordinator::name_in_use(node_slot peer) noexcept {
+  members_.name_in_use(peer);
+}
+
 void coordinator::receive(node_slot from, const message& what,
                           scope_effects& out) {
   if (!members_.linked(from))

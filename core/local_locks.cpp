@@ -21,12 +21,13 @@ local_locks::fresh_record local_locks::new_record(session_ledger& who) {
 }
 
 outcome local_locks::try_lock(session_ledger& who, const term& what,
-                              lock_mode mode, hold_record*& hold) {
+                              lock_mode mode, hold_record*& hold,
+                              session_ledger::share whose) {
   auto fresh = new_record(who);
   auto& r = *fresh;
   if (table_.try_acquire(what, mode, r) != lock_table::verdict::granted)
     return outcome::pending;
-  if (who.enter(r)) [[likely]] {
+  if (who.enter(r, whose)) [[likely]] {
     hold = fresh.release();
     return outcome::granted;
   }

@@ -67,7 +67,9 @@ public:
   /// record, owned by the caller. Otherwise `pending` (somebody is in the way:
   /// ask again with a waiter), or `session_ended`.
   [[nodiscard]] outcome try_lock(session_ledger& who, const term& what,
-                                 lock_mode mode, hold_record*& hold);
+                                 lock_mode mode, hold_record*& hold,
+                                 session_ledger::share whose
+                                 = session_ledger::share::fresh);
 
   /// As `try_lock`, and recognises a session that holds the term already even
   /// if others wait. `busy` instead of `pending`.

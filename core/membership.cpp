@@ -60,7 +60,7 @@ membership::changes membership::link_up(node_slot peer, link_epoch epoch) {
   }
   auto& x = peers_[to_index(peer)];
   x.state = peer_state::linked;
-  x.leaving = false;
+  x.known_up = false;
   x.epoch = epoch;
   if (is_open())
     out.greet.push_back(peer);
@@ -70,13 +70,17 @@ membership::changes membership::link_up(node_slot peer, link_epoch epoch) {
 void membership::link_leaving(node_slot peer) noexcept {
   if (to_index(peer) < peers_.size() && peer != self_
       && peers_[to_index(peer)].state == peer_state::unheard)
-    peers_[to_index(peer)].leaving = true;
+    peers_[to_index(peer)].known_up = true;
+}
+
+void membership::name_in_use(node_slot peer) noexcept {
+  link_leaving(peer);
 }
 
 membership::changes membership::link_down(node_slot peer, link_epoch epoch) {
   changes out;
   auto* x = linked_peer(peer);
-  auto left = to_index(peer) < peers_.size() && peers_[to_index(peer)].leaving;
+  auto left = to_index(peer) < peers_.size() && peers_[to_index(peer)].known_up;
   if (left || (x != nullptr && x->epoch == epoch))
     take_down(peer, out);
   return out;
@@ -213,8 +217,8 @@ void membership::check_invariants() const {
     ensure(!x.in_view || x.state != peer_state::absent,
            "V1: who has not opened the scope is not in the view");
     ensure(!x.installing || has_link, "what a link brings ends with it");
-    ensure(!x.leaving || x.state == peer_state::unheard,
-           "V4: a link that is heard of is not being left");
+    ensure(!x.known_up || x.state == peer_state::unheard,
+           "V4: only who is unheard is waited for");
     ensure(i != to_index(self_) || x.state == peer_state::unheard,
            "a node is no peer of its own");
   }
@@ -249,13 +253,13 @@ void membership::leave_view(node_slot peer, changes& out) {
 
 bool membership::counts_as_down_in_time(std::size_t peer) const noexcept {
   return peer != to_index(self_) && peers_[peer].state == peer_state::unheard
-         && !peers_[peer].leaving;
+         && !peers_[peer].known_up;
 }
 
 void membership::take_down(node_slot peer, changes& out) {
   leave_view(peer, out);
   peers_[to_index(peer)].epoch = 0;
-  peers_[to_index(peer)].leaving = false;
+  peers_[to_index(peer)].known_up = false;
   resolve(peer, peer_state::down, out);
 }
 

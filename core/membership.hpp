@@ -42,15 +42,18 @@
 // A link that closes, and a link with a new epoch, end everything of the old
 // epoch first. A peer's absence of 'handshake' within node-timeout of opening
 // counts as down, so that a black hole delays readiness by no more than that.
-// It does not count while a link is there that the scope's former life on this
-// node has not left yet (`link_leaving`): the peer is up, and may hold anything.
+// It does not count of a peer that is known to be up, and may hold anything:
+// while a link is there that the scope's former life on this node has not left
+// yet (`link_leaving`), and when it has refused this node because another one
+// runs under its name (`name_in_use`). The second node of a name becomes ready
+// only when the first one is gone and the peer has taken this one in.
 //
 // Invariants:
 //   V1 a peer is in the view only if it is linked, settled or absent-no-more,
 //      and the scope is open.
 //   V2 ready implies that no peer was unresolved when it became ready.
 //   V3 unheard and down have no epoch; the others have one.
-//   V4 only an unheard peer's link is being left.
+//   V4 only an unheard peer is waited for because it is known to be up.
 //
 // Not thread-safe: it belongs to the coordinator. Events are O(peers).
 
@@ -124,6 +127,9 @@ public:
   /// Nothing if `epoch` is not the present one.
   [[nodiscard]] changes link_down(node_slot peer, link_epoch epoch);
 
+  /// The peer is linked to another node of this one's name.
+  void name_in_use(node_slot peer) noexcept;
+
   /// The handshake failed for good: wrong version, wrong configuration.
   [[nodiscard]] changes rejected(node_slot peer);
 
@@ -177,8 +183,8 @@ private:
     bool in_view = false;
     /// Its hand-over is being installed.
     bool installing = false;
-    /// Unheard, but not for want of a link.
-    bool leaving = false;
+    /// Unheard, but up: it is waited for.
+    bool known_up = false;
     link_epoch epoch = 0;
   };
 

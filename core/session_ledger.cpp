@@ -134,14 +134,14 @@ void session_ledger::leave_wait(waiter& w) noexcept {
 
 // -- holds --------------------------------------------------------------------
 
-bool session_ledger::enter(hold_record& r) noexcept {
+bool session_ledger::enter(hold_record& r, share whose) noexcept {
   auto word = take_guard(word_);
   if ((word & closed_bit) != 0) {
     drop_guard(word_, word);
     return false;
   }
   link(r);
-  drop_guard(word_, word + one);
+  drop_guard(word_, whose == share::fresh ? word + one : word);
   return true;
 }
 

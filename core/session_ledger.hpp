@@ -102,9 +102,18 @@ public:
 
   // -- holds ------------------------------------------------------------------
 
+  /// Whose share of the count a record is listed with.
+  enum class share : std::uint8_t {
+    /// One of its own.
+    fresh,
+    /// That of a handle of the caller, which has no handle any more.
+    of_caller,
+  };
+
   /// Lists a record that was granted at once. False if closed: the caller gives
-  /// the hold back.
-  [[nodiscard]] bool enter(hold_record& r) noexcept;
+  /// the hold back, and has still the handle that it had.
+  [[nodiscard]] bool enter(hold_record& r,
+                           share whose = share::fresh) noexcept;
 
   /// The grantor's step, in one section: judges `w`; if it wins, the waiter
   /// leaves the list and its record enters it. Returns how the waiter has

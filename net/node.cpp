@@ -68,6 +68,7 @@ public:
     inboxes_.resize(good.names.size());
     epochs_.resize(good.names.size());
     ups_.resize(good.names.size());
+    name_in_use_.resize(good.names.size());
     for (auto& inbox : inboxes_)
       inbox = std::make_shared<work_inbox>();
     auto started = cluster::start(system_, good, shared_from_this());
@@ -147,6 +148,7 @@ public:
     std::lock_guard guard{lock_};
     forget_endings(peer);
     epochs_[to_index(peer)] = epoch;
+    name_in_use_[to_index(peer)] = false;
     ups_[to_index(peer)] = steady_now_ns();
     for (auto& [name, x] : announced_) {
       auto& table = x->locks.table();
@@ -167,11 +169,13 @@ public:
       x->put(post::link_down{peer, epoch});
   }
 
-  void peer_rejected(node_slot peer, wire::reject_kind,
+  void peer_rejected(node_slot peer, wire::reject_kind kind,
                      const std::string&) override {
     std::lock_guard guard{lock_};
+    auto in_use = kind == wire::reject_kind::name_in_use;
+    name_in_use_[to_index(peer)] = in_use;
     for (auto& [name, x] : announced_)
-      x->put(post::rejected{peer});
+      x->put(post::rejected{peer, in_use});
   }
 
   void receive(node_slot peer, link_epoch epoch, const std::string& scope,
@@ -272,8 +276,11 @@ public:
     // One step with entering the list: what comes in later is told as it comes.
     for (std::size_t p = 0; p < epochs_.size(); ++p) {
       auto peer = static_cast<node_slot>(p);
-      if (epochs_[p] == 0)
+      if (epochs_[p] == 0) {
+        if (name_in_use_[p])
+          i->second->put(post::rejected{peer, true});
         continue;
+      }
       if (endings_.contains({scope, peer}))
         i->second->put(post::link_leaving{peer});
       else
@@ -369,6 +376,7 @@ private:
   std::shared_ptr<cluster> links_;
   std::vector<link_epoch> epochs_; // by slot; 0: no link
   std::vector<std::int64_t> ups_;  // since when
+  std::vector<bool> name_in_use_;  // the peer has refused us for that
   std::unordered_map<std::string, scope_ptr> known_;
   std::unordered_map<std::string, scope_ptr> announced_; // told of links
   ending_map endings_;

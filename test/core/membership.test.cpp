@@ -68,6 +68,18 @@ TEST_F(Membership, APeerWhoseLinkIsStillBeingLeftIsNotDownForBeingUnheard) {
   EXPECT_EQ(m.view(), (nodes{a, b}));
 }
 
+// It would count all its peers as down, and lead beside its namesake.
+TEST_F(Membership, TheSecondNodeOfANameBecomesReadyOnlyWhenAPeerTakesItIn) {
+  (void) m.open(time_point{50});
+  m.name_in_use(b);
+  (void) m.rejected(c);
+  EXPECT_FALSE(m.tick(time_point{100'000}).became_ready);
+  m.check_invariants();
+  (void) m.link_up(b, 5);
+  settle(b, 5);
+  EXPECT_EQ(m.state(), phase::ready);
+}
+
 TEST_F(Membership, ALinkThatGoesDownWhileItIsBeingLeftIsDown) {
   (void) m.open(time_point{50});
   m.link_leaving(b);

@@ -346,6 +346,9 @@ TEST_F(joining, node_under_a_name_in_use_is_refused_and_the_others_go_on) {
       "{} is refused",
       options_.at("b").listen, second.listen)))
       << log.all();
+    // It would be alone in its view, and grant itself what `held` is.
+    EXPECT_FALSE(newcomer.tags->wait_ready(2500ms));
+    EXPECT_FALSE(newcomer.here->open("later").wait_ready(2500ms));
   }
   EXPECT_TRUE(held->held.still_held());
   EXPECT_TRUE(sees("a", {"a", "b"}));
