@@ -68,6 +68,13 @@ void wait_for_graph::remove(const request_id& request, attempt_number attempt) {
   });
 }
 
+void wait_for_graph::remove_waits(const request_id& request,
+                                  attempt_number attempt) {
+  remove_if([&](const edge& x) {
+    return x.wait.request == request && x.wait.attempt == attempt;
+  });
+}
+
 void wait_for_graph::remove(node_slot node) {
   remove_if([&](const edge& x) {
     return x.wait.node == node || x.wait.session.home == node

@@ -150,6 +150,9 @@ public:
   /// waited.
   void remove(const request_id& request, attempt_number attempt);
 
+  /// An attempt waits no longer; what it holds is still in the way.
+  void remove_waits(const request_id& request, attempt_number attempt);
+
   /// Nothing is known any more of what is on that node, nor of its sessions.
   void remove(node_slot node);
 
