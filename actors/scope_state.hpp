@@ -24,6 +24,7 @@
 #include "pawl/actors/peer_port.hpp"
 #include "pawl/actors/scope_options.hpp"
 #include "pawl/actors/steady_now.hpp"
+#include "pawl/actors/wait_board.hpp"
 #include "pawl/core/deadlines.hpp"
 #include "pawl/core/local_locks.hpp"
 #include "pawl/core/message.hpp"
@@ -34,6 +35,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -109,6 +111,16 @@ struct effects {
   scope_effects what;
 };
 
+/// A client's request waits, and may close a cycle.
+struct walk {
+  wait_name what;
+};
+
+/// The session of a wide request waits for something else, too.
+struct elsewhere {
+  request_id id;
+};
+
 /// An actor with many locks has ended.
 struct close_party {
   party_ptr who;
@@ -126,7 +138,8 @@ struct stop {
 using scope_post
   = std::variant<post::open, post::cancel, post::release, post::downgrade,
                  post::settled, post::from_peer, post::link_up,
-                 post::link_leaving, post::link_down, post::rejected, post::effects, post::close_party, post::arm,
+                 post::link_leaving, post::link_down, post::rejected, post::effects,
+                 post::walk, post::elsewhere, post::close_party, post::arm,
                  post::stop>;
 
 /// Something that has to end before the locks of its scope do.
@@ -231,6 +244,15 @@ public:
   void look(manager_ref who) override;
   void release_whole(hold_owner& x) override;
   void settled(part_waiter& w) noexcept override;
+  void enters(part_waiter& w) override;
+  void leaves(part_waiter& w) noexcept override;
+
+  // -- deadlocks --------------------------------------------------------------
+
+  /// Notes a verdict on a session of this node. The last 64 are kept.
+  void report(deadlock_report x);
+
+  [[nodiscard]] std::vector<deadlock_report> deadlocks() const;
 
   // -- nodes ------------------------------------------------------------------
 
@@ -266,6 +288,7 @@ public:
 
   // -- for everybody ----------------------------------------------------------
 
+  wait_board board; // outlives what is listed on it
   local_locks locks;
   pawl::statistics statistics;
   const std::shared_ptr<lamport_clock> clock;
@@ -280,6 +303,7 @@ public:
 
 private:
   void dispose(scope_post& what);
+  void seek_deadlock(pending& x);
   [[nodiscard]] caf::actor actor();
 
   caf::actor_system& system_;
@@ -315,6 +339,9 @@ private:
   std::mutex joining_lock_;
   std::condition_variable joined_;
   std::vector<pending*> joining_; // each with a reference
+
+  mutable std::mutex reports_lock_;
+  std::deque<deadlock_report> reports_;
 
   mutable std::mutex view_lock_;
   std::vector<node_slot> view_;

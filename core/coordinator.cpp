@@ -59,6 +59,7 @@ void coordinator::open(request_spec spec, scope_effects& out) {
     return refuse(outcome::busy);
   auto [i, added] = requests_.try_emplace(id.serial, std::move(spec), order_);
   ensure(added, "request ids are not used twice");
+  of_session_[i->second.spec().session.serial].push_back(id.serial);
   if (wait)
     idle_.push_back(id.serial);
   else
@@ -112,6 +113,11 @@ void coordinator::give_back_and_ask_again(const request_id& id,
                                           scope_effects& out) {
   if (auto* x = pick(id))
     x->give_back_and_ask_again(out);
+}
+
+void coordinator::waits_elsewhere(const request_id& id, scope_effects& out) {
+  if (auto* x = pick(id))
+    x->waits_elsewhere(out);
 }
 
 // -- events of links and workers ----------------------------------------------
@@ -321,10 +327,12 @@ template <class F>
 void coordinator::for_each(F f) {
   for (auto i = requests_.begin(); i != requests_.end();) {
     f(i->second);
-    if (i->second.state() == multi_node_request::phase::ended)
+    if (i->second.state() == multi_node_request::phase::ended) {
+      unlist(i->second);
       i = requests_.erase(i);
-    else
+    } else {
       ++i;
+    }
   }
 }
 
@@ -342,11 +350,62 @@ const multi_node_request* coordinator::find(const request_id& id) const {
 
 void coordinator::forget_if_ended(const request_id& id) {
   auto* x = pick(id);
-  if (x != nullptr && x->state() == multi_node_request::phase::ended)
-    requests_.erase(id.serial);
+  if (x == nullptr || x->state() != multi_node_request::phase::ended)
+    return;
+  unlist(*x);
+  requests_.erase(id.serial);
+}
+
+void coordinator::unlist(const multi_node_request& x) {
+  auto i = of_session_.find(x.spec().session.serial);
+  ensure(i != of_session_.end(), "C4: a request is listed by its session");
+  std::erase(i->second, x.id().serial);
+  if (i->second.empty())
+    of_session_.erase(i);
+}
+
+void coordinator::waits_of(const session_id& who,
+                           std::vector<wait_name>& out) const {
+  auto all = of_session_.find(who.serial);
+  if (who.home != options_.self || all == of_session_.end())
+    return;
+  for (auto serial : all->second) {
+    const auto& x = requests_.at(serial);
+    if (x.pending())
+      for (auto node : x.asked())
+        out.push_back({who, x.id(), x.attempt(), node});
+  }
+}
+
+bool coordinator::holds_against(const term& what, const session_id& who,
+                                lock_mode mode, node_slot node) const {
+  auto all = of_session_.find(who.serial);
+  if (who.home != options_.self || all == of_session_.end())
+    return false;
+  return std::any_of(
+    all->second.begin(), all->second.end(), [&](std::uint64_t serial) {
+      const auto& x = requests_.at(serial);
+      return x.involves(node)
+             && x.in_the_way(what, mode, false) == standing::whole;
+    });
+}
+
+std::uint64_t coordinator::age_of(const session_id& who) const {
+  auto result = session_age::holds_nothing;
+  auto all = of_session_.find(who.serial);
+  if (who.home == options_.self && all != of_session_.end())
+    for (auto serial : all->second)
+      if (const auto& x = requests_.at(serial); x.pending())
+        result = std::min(result, x.age().lamport);
+  return result;
 }
 
 void coordinator::check_invariants() const {
+  std::size_t listed = 0;
+  for (const auto& [session, all] : of_session_)
+    listed += all.size();
+  ensure(listed == requests_.size(),
+         "C4: each request is listed by its session, once");
   members_.check_invariants();
   auto view = members_.view();
   order_.sort(view);

@@ -13,4 +13,12 @@ std::string_view name_of(const message& x) noexcept {
   return names[x.index()];
 }
 
+walk_answer_message nothing_known(const walk_question_message& x) {
+  walk_answer_message result;
+  result.walk = x.walk;
+  result.step = x.step;
+  result.standings.resize(x.claims.size());
+  return result;
+}
+
 } // namespace pawl

@@ -224,7 +224,7 @@ struct walk_question_message {
   /// Where do these wait? They live there.
   std::vector<session_id> sessions;
   /// What blocks these? They wait there.
-  std::vector<wait_name> waits;
+  std::vector<wait_question> waits;
   /// Does all of this still hold? Of sessions that live there.
   std::vector<walk_claim> claims;
   friend bool operator==(const walk_question_message&,
@@ -257,6 +257,10 @@ struct walk_answer_message {
   friend bool operator==(const walk_answer_message&, const walk_answer_message&)
     = default;
 };
+
+/// The answer of a node on which the scope is not open.
+[[nodiscard]] walk_answer_message
+nothing_known(const walk_question_message& x);
 
 /// One edge of a cycle: `session` waits for `what` on `node`, where the next
 /// session of the cycle is in its way.

@@ -32,9 +32,15 @@ void wait_for_graph::add(const session_waits& x) {
   sessions_to_ask_.erase(x.session);
   if (x.session == origin_)
     origin_asked_ = true;
+  auto& all = answered_[x.session];
   for (const auto& wait : x.waits)
-    if (wait.session == x.session)
+    if (wait.session == x.session) {
+      all.insert({wait.request, wait.attempt});
       reach(wait);
+    }
+  for (const auto& [wait, ahead] : named_[x.session])
+    if (all.count(ahead) == 0)
+      ask_again(wait, ahead);
 }
 
 void wait_for_graph::add(const blocked_wait& x, moment when) {
@@ -44,6 +50,20 @@ void wait_for_graph::add(const blocked_wait& x, moment when) {
   for (const auto& by : x.by) {
     if (by.session == x.wait.session)
       continue; // nobody is in his own way
+    if (auto i = ended_.find({by.request, by.attempt}); i != ended_.end()) {
+      // The node has not heard of it yet.
+      if (x.mode == lock_mode::shared && by.how == blocker::kind::queued)
+        ask_again(x.wait, i->first);
+      if (i->second)
+        continue;
+    }
+    if (x.mode == lock_mode::shared && by.how == blocker::kind::queued) {
+      attempt_name ahead{by.request, by.attempt};
+      named_[by.session].push_back({x.wait, ahead});
+      if (auto i = answered_.find(by.session);
+          i != answered_.end() && i->second.count(ahead) == 0)
+        ask_again(x.wait, ahead);
+    }
     edge fresh{x.wait, x.what, x.mode, by, when};
     if (!known_.insert(key_of(fresh)).second)
       continue;
@@ -58,10 +78,15 @@ void wait_for_graph::add(const blocked_wait& x, moment when) {
 
 void wait_for_graph::remove(const edge& x) {
   auto key = key_of(x);
+  ask_again_if([&](const edge& y) { return key_of(y) == key; });
   remove_if([&](const edge& y) { return key_of(y) == key; });
 }
 
 void wait_for_graph::remove(const request_id& request, attempt_number attempt) {
+  ended_[{request, attempt}] = true;
+  ask_again_if([&](const edge& x) {
+    return x.by.request == request && x.by.attempt == attempt;
+  });
   remove_if([&](const edge& x) {
     return (x.wait.request == request && x.wait.attempt == attempt)
            || (x.by.request == request && x.by.attempt == attempt);
@@ -70,12 +95,17 @@ void wait_for_graph::remove(const request_id& request, attempt_number attempt) {
 
 void wait_for_graph::remove_waits(const request_id& request,
                                   attempt_number attempt) {
+  ended_.try_emplace({request, attempt}, false);
+  ask_again_if([&](const edge& x) {
+    return x.by.request == request && x.by.attempt == attempt;
+  });
   remove_if([&](const edge& x) {
     return x.wait.request == request && x.wait.attempt == attempt;
   });
 }
 
 void wait_for_graph::remove(node_slot node) {
+  ask_again_if([=](const edge& x) { return x.by.session.home == node; });
   remove_if([&](const edge& x) {
     return x.wait.node == node || x.wait.session.home == node
            || x.by.session.home == node;
@@ -93,9 +123,14 @@ std::vector<session_id> wait_for_graph::take_sessions() {
   return {all.begin(), all.end()};
 }
 
-std::vector<wait_name> wait_for_graph::take_waits() {
-  auto all = std::exchange(waits_to_ask_, {});
-  return {all.begin(), all.end()};
+std::vector<wait_question> wait_for_graph::take_waits() {
+  std::vector<wait_question> result;
+  for (const auto& x : std::exchange(waits_to_ask_, {})) {
+    auto i = over_.find(x);
+    result.push_back({x, i != over_.end() ? i->second
+                                          : std::vector<attempt_name>{}});
+  }
+  return result;
 }
 
 // -- queries ------------------------------------------------------------------
@@ -153,6 +188,24 @@ void wait_for_graph::check_invariants() const {
 
 wait_for_graph::edge_key wait_for_graph::key_of(const edge& x) noexcept {
   return {x.wait, x.by.session, x.by.request, x.by.attempt};
+}
+
+/// What was ahead of these shared waits is over, and something else may be.
+template <class Predicate>
+void wait_for_graph::ask_again_if(Predicate over) {
+  for (const auto& [from, all] : edges_)
+    for (const auto& x : all)
+      if (x.mode == lock_mode::shared && x.by.how == blocker::kind::queued
+          && over(x))
+        ask_again(x.wait, {x.by.request, x.by.attempt});
+}
+
+void wait_for_graph::ask_again(const wait_name& x, const attempt_name& over) {
+  auto& all = over_[x];
+  if (std::find(all.begin(), all.end(), over) != all.end())
+    return;
+  all.push_back(over);
+  waits_to_ask_.insert(x);
 }
 
 template <class Predicate>

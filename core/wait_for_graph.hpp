@@ -14,7 +14,9 @@
 //
 // An edge that turned out to be over is removed and never taken in again (names
 // of attempts are not used twice, so it cannot come back), and another path is
-// looked for among the others. So a search ends.
+// looked for among the others. So a search ends. One thing is asked for again: a
+// shared request that waits because of exclusive ones ahead names only one of them;
+// when that one is over, the next is in its place.
 //
 // The victim of a cycle is its youngest session: the one whose first lock of
 // its present set came last by the Lamport time of its home; who holds nothing
@@ -24,7 +26,8 @@
 //
 // Invariants: G1 no edge leads from a session to itself. G2 every edge's wait
 // has been reached, and so has the session that it leads to. G3 each session and
-// each wait is put on the lists once. G4 `closing` is the number of edges that
+// each wait is put on the lists once, a shared one once more for
+// each request ahead that was over. G4 `closing` is the number of edges that
 // lead to the origin.
 //
 // Not thread-safe. Adding costs O(log n) per edge; looking for a cycle costs
@@ -42,6 +45,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pawl {
@@ -54,6 +58,20 @@ struct wait_name {
   /// Where it waits.
   node_slot node = no_node;
   friend auto operator<=>(const wait_name&, const wait_name&) = default;
+};
+
+/// One attempt of a request, wherever.
+struct attempt_name {
+  request_id request;
+  attempt_number attempt = 0;
+  friend auto operator<=>(const attempt_name&, const attempt_name&) = default;
+};
+
+/// What blocks a wait, apart from those that are known to be over?
+struct wait_question {
+  wait_name wait;
+  std::vector<attempt_name> except;
+  friend bool operator==(const wait_question&, const wait_question&) = default;
 };
 
 /// How firmly somebody is in the way.
@@ -159,7 +177,7 @@ public:
   // -- what is to be asked ----------------------------------------------------
 
   [[nodiscard]] std::vector<session_id> take_sessions();
-  [[nodiscard]] std::vector<wait_name> take_waits();
+  [[nodiscard]] std::vector<wait_question> take_waits();
 
   [[nodiscard]] bool nothing_to_ask() const noexcept {
     return sessions_to_ask_.empty() && waits_to_ask_.empty();
@@ -202,6 +220,9 @@ private:
   static edge_key key_of(const edge& x) noexcept;
   template <class Predicate>
   void remove_if(Predicate over);
+  template <class Predicate>
+  void ask_again_if(Predicate over);
+  void ask_again(const wait_name& x, const attempt_name& over);
 
   const session_id origin_;
   bool origin_asked_ = false;
@@ -209,9 +230,18 @@ private:
   std::set<wait_name> waits_;
   std::set<session_id> sessions_to_ask_;
   std::set<wait_name> waits_to_ask_;
+  /// Of shared waits: who was ahead of them, and is over.
+  std::map<wait_name, std::vector<attempt_name>> over_;
   /// From each session, in the order in which they were found.
   std::map<session_id, std::vector<edge>> edges_;
   std::set<edge_key> known_; // also those that are over
+  /// Attempts that wait no longer, as far as has been heard; and whether nothing
+  /// of them is in anybody's way either.
+  std::map<attempt_name, bool> ended_;
+  /// By session: which shared waits named a request of it as what is ahead.
+  std::map<session_id, std::vector<std::pair<wait_name, attempt_name>>> named_;
+  /// What each session that was asked waits for.
+  std::map<session_id, std::set<attempt_name>> answered_;
   std::size_t edge_count_ = 0;
   std::size_t closing_ = 0;
 };

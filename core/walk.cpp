@@ -61,7 +61,7 @@ void walks::peer_gone(node_slot which, scope_effects& out) {
     std::erase_if(w.far_sessions,
                   [=](const session_id& x) { return x.home == which; });
     std::erase_if(w.far_waits,
-                  [=](const wait_name& x) { return x.node == which; });
+                  [=](const auto& x) { return x.wait.node == which; });
     std::erase_if(w.answers, [=](const auto& x) { return x.by == which; });
     auto on_it = [=](const wait_for_graph::edge& x) {
       return x.wait.node == which || x.wait.session.home == which;
@@ -87,9 +87,12 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
   for (const auto& who : x.sessions)
     if (who.home == options_.self)
       graph.reach(who);
+  std::map<wait_name, std::vector<attempt_name>> except;
   for (const auto& what : x.waits)
-    if (what.node == options_.self)
-      graph.reach(what);
+    if (what.wait.node == options_.self) {
+      graph.reach(what.wait);
+      except[what.wait] = what.except;
+    }
   auto too_much = [&] {
     return graph.visited() > limit || graph.edges() > edges_per_visit * limit;
   };
@@ -107,9 +110,11 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
       graph.add(found);
       answer.sessions.push_back(std::move(found));
     }
-    for (const auto& what : graph.take_waits()) {
+    for (auto& what : graph.take_waits()) {
       blocked_wait found;
-      if (what.node != options_.self || too_much()
+      if (auto i = except.find(what.wait); i != except.end())
+        what.except = i->second;
+      if (what.wait.node != options_.self || too_much()
           || (!asked && graph.closes())
           || !port_.blockers_of(what, limit + 1, found))
         continue;
@@ -200,9 +205,9 @@ void walks::sort_out(walk& w) {
       w.far_sessions.push_back(x);
   }
   for (const auto& x : w.graph.take_waits()) {
-    if (x.node == options_.self)
+    if (x.wait.node == options_.self)
       w.near_waits.push_back(x);
-    else if (known(x.node))
+    else if (known(x.wait.node))
       w.far_waits.push_back(x);
   }
 }
@@ -239,11 +244,15 @@ void walks::ask(walk& w, scope_effects& out) {
   for (const auto& x : std::exchange(w.far_sessions, {}))
     questions[x.home].sessions.push_back(x);
   for (const auto& x : std::exchange(w.far_waits, {}))
-    questions[x.node].waits.push_back(x);
+    questions[x.wait.node].waits.push_back(x);
   if (questions.empty())
     return;
   ++w.step;
   for (auto& [node, question] : questions) {
+    if (!port_.reachable(node)) {
+      w.graph.remove(node);
+      continue;
+    }
     question.walk = w.id;
     question.step = w.step;
     question.budget = static_cast<std::uint32_t>(
@@ -340,8 +349,10 @@ bool walks::confirm(walk& w, scope_effects& out) {
              && all[0].wait == w.first.what
              && std::all_of(all.begin(), all.end(), seen_before))
       good = accept(w, i, {true, last.by.said, last.by.age});
-    else
+    else if (port_.reachable(home))
       asked[home].places.push_back(i);
+    else
+      good = accept(w, i, {});
   }
   if (!good) {
     drop_candidate(w);
@@ -449,6 +460,13 @@ bool walks::too_large(const walk& w) const noexcept {
 
 bool walks::still_waits(const walk& w) {
   const auto& x = w.first.what;
+  // Of several waits one may be granted, and the others go on.
+  if (w.first.all_waits) {
+    std::vector<wait_name> left;
+    if (x.session.home == options_.self)
+      port_.waits_of(x.session, left);
+    return x.session.home != options_.self || !left.empty();
+  }
   return x.node != options_.self || !known(x.request.home)
          || port_.waits_here(x);
 }

@@ -73,9 +73,12 @@ public:
 
   /// What blocks a wait on this node: at most `limit` blockers. False if it does
   /// not wait here (any more).
-  [[nodiscard]] virtual bool blockers_of(const wait_name& what,
+  [[nodiscard]] virtual bool blockers_of(const wait_question& what,
                                          std::size_t limit, blocked_wait& out)
     = 0;
+
+  /// Whether a peer can be asked: who cannot will not answer.
+  [[nodiscard]] virtual bool reachable(node_slot peer) = 0;
 
   /// Whether it still waits on this node.
   [[nodiscard]] virtual bool waits_here(const wait_name& what) = 0;
@@ -137,9 +140,9 @@ private:
     wait_for_graph graph;
     /// Taken from the graph: what is to be looked up, what is to be asked.
     std::vector<session_id> near_sessions;
-    std::vector<wait_name> near_waits;
+    std::vector<wait_question> near_waits;
     std::vector<session_id> far_sessions;
-    std::vector<wait_name> far_waits;
+    std::vector<wait_question> far_waits;
     /// An answer had more to say than it was allowed to.
     bool cut_short = false;
     std::uint64_t id = 0;

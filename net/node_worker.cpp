@@ -103,6 +103,7 @@ void node_worker::handle(work::receive& x) {
     // The first message of this epoch: nothing of an older one remains.
     end_epoch(e);
     e.scope = x.scope;
+    e.back.where = e.scope.get();
     e.epoch = x.epoch;
     worker_options options;
     options.self = self_;
@@ -194,6 +195,14 @@ session_ledger* node_worker::find(const session_id&) {
 
 void node_worker::back_way::settled(part_waiter& w) noexcept {
   inbox->put(work::settled{scope, &w});
+}
+
+void node_worker::back_way::enters(part_waiter& w) {
+  where->board.add(w);
+}
+
+void node_worker::back_way::leaves(part_waiter& w) noexcept {
+  where->board.remove(w);
 }
 
 } // namespace pawl

@@ -98,7 +98,10 @@ private:
   struct back_way final : worker_port {
     std::shared_ptr<work_inbox> inbox;
     std::string scope;
+    scope_state* where = nullptr; // of the machine that it serves
     void settled(part_waiter& w) noexcept override;
+    void enters(part_waiter& w) override;
+    void leaves(part_waiter& w) noexcept override;
   };
 
   struct entry {

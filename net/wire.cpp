@@ -558,6 +558,16 @@ void read(reader& in, wait_name& x) {
   x.node = read_place(in, "wait.node");
 }
 
+void write(writer& out, const attempt_name& x) {
+  write(out, x.request);
+  out.number(x.attempt);
+}
+
+void read(reader& in, attempt_name& x) {
+  read(in, x.request);
+  x.attempt = in.small<attempt_number>("except.attempt");
+}
+
 void write(writer& out, const blocker& x) {
   write(out, x.session);
   write(out, x.request);
@@ -608,6 +618,16 @@ void read_list(reader& in, std::string_view field, std::size_t each,
   xs.reserve(std::min<std::size_t>(n, 16));
   for (std::size_t i = 0; i < n && in.good(); ++i)
     read(in, xs.emplace_back());
+}
+
+void write(writer& out, const wait_question& x) {
+  write(out, x.wait);
+  write_list(out, x.except);
+}
+
+void read(reader& in, wait_question& x) {
+  read(in, x.wait);
+  read_list(in, "except", 3, x.except);
 }
 
 void write(writer& out, const session_waits& x) {
@@ -686,7 +706,7 @@ void read(reader& in, walk_question_message& x) {
   x.budget = in.small<std::uint32_t>("budget");
   read(in, x.origin);
   read_list(in, "sessions", 2, x.sessions);
-  read_list(in, "waits", 6, x.waits);
+  read_list(in, "waits", 7, x.waits);
   read_list(in, "claims", 19, x.claims);
 }
 

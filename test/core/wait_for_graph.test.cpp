@@ -87,12 +87,12 @@ TEST(wait_for_graph, asks_for_each_session_and_each_wait_once) {
   wait_for_graph g{session(1)};
   g.reach(wait(1));
   g.reach(wait(1));
-  EXPECT_EQ(g.take_waits(), std::vector{wait(1)});
+  EXPECT_EQ(g.take_waits(), (std::vector{wait_question{wait(1), {}}}));
   g.add(blocked(1, {2, 3, 2}), {});
   EXPECT_EQ(g.take_sessions(), (std::vector{session(3), session(2)}));
   g.add(session_waits{session(2), {wait(2)}});
   g.add(session_waits{session(2), {wait(2)}});
-  EXPECT_EQ(g.take_waits(), std::vector{wait(2)});
+  EXPECT_EQ(g.take_waits(), (std::vector{wait_question{wait(2), {}}}));
   g.add(blocked(2, {3}), {});
   EXPECT_TRUE(g.nothing_to_ask());
   EXPECT_EQ(g.visited(), 4u); // two sessions, two waits
@@ -134,6 +134,22 @@ TEST(wait_for_graph, finds_another_way_when_an_edge_is_over) {
   g.remove(wait(4).request, 0);
   EXPECT_EQ(shape(g.find_cycle()), "none");
   g.check_invariants();
+}
+
+// A shared request names only the first exclusive one ahead.
+TEST(wait_for_graph, asks_again_who_is_ahead_when_the_first_one_is_over) {
+  wait_for_graph g{session(1)};
+  auto x = blocked(1, {2});
+  x.mode = lock_mode::shared;
+  x.by[0].how = blocker::kind::queued;
+  x.by[0].request = wait(2).request;
+  g.add(x, {});
+  g.add(blocked(3, {2}), {});
+  EXPECT_TRUE(g.take_waits().empty());
+  g.remove_waits(wait(2).request, 0);
+  EXPECT_EQ(g.take_waits(),
+            (std::vector{wait_question{x.wait, {{wait(2).request, 0}}}}));
+  EXPECT_TRUE(g.take_waits().empty());
 }
 
 TEST(wait_for_graph, forgets_what_a_lost_node_has_said) {

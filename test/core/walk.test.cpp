@@ -73,6 +73,7 @@ public:
   }
 
   void lose(node_slot which) {
+    lost_ = which;
     std::erase_if(mail_, [=](const auto& x) {
       return x.from == which || x.to == which;
     });
@@ -134,14 +135,17 @@ private:
         if (name.session == who)
           out.push_back(name);
     }
-    bool blockers_of(const wait_name& what, std::size_t,
+    bool blockers_of(const wait_question& what, std::size_t,
                      blocked_wait& out) override {
-      EXPECT_EQ(what.node, self);
-      auto i = all.waits_.find(what);
+      EXPECT_EQ(what.wait.node, self);
+      auto i = all.waits_.find(what.wait);
       if (i == all.waits_.end())
         return false;
       out = i->second;
       return true;
+    }
+    bool reachable(node_slot peer) override {
+      return peer != all.lost_;
     }
     bool waits_here(const wait_name& what) override {
       return all.waits_.count(what) != 0;
@@ -198,6 +202,7 @@ private:
   std::map<wait_name, blocked_wait> waits_;
   std::deque<letter> mail_;
   std::uint64_t serials_ = 0;
+  node_slot lost_ = no_node;
 };
 
 std::vector<std::uint64_t> victims(const world& w) {
@@ -399,7 +404,7 @@ TEST(walk, ignores_answers_that_nobody_asked_for_and_what_a_peer_cannot_know) {
   w.peer_says(0, 2, lie);
   walk_question_message odd;
   odd.sessions = {w.session(1), w.session(2)};
-  odd.waits = {x.wait};
+  odd.waits = {{x.wait, {}}};
   odd.claims.resize(2);
   w.peer_says(0, 1, odd);
   w.settle();

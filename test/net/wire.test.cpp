@@ -187,7 +187,11 @@ public:
         x.budget = static_cast<std::uint32_t>(number());
         x.origin = wait();
         x.sessions = some([this] { return session(); });
-        x.waits = some([this] { return wait(); });
+        x.waits = some([this] {
+          return wait_question{wait(), some([this] {
+                                 return attempt_name{request(), attempt()};
+                               })};
+        });
         x.claims = some([this] {
           return walk_claim{wait(), blocker(), term(), mode(), place()};
         });
