@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "pawl/actors/blocking_transact.hpp"
 #include "pawl/actors/cancel.hpp"
 #include "pawl/actors/expected.hpp"
 #include "pawl/actors/leadership.hpp"
@@ -12,6 +13,8 @@
 #include "pawl/actors/request.hpp"
 #include "pawl/actors/scope.hpp"
 #include "pawl/actors/session.hpp"
+#include "pawl/actors/task.hpp"
+#include "pawl/actors/transact.hpp"
 #include "pawl/core/lock_mode.hpp"
 #include "pawl/core/outcome.hpp"
 #include "pawl/net/node.hpp"

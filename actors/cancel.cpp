@@ -1,37 +1,34 @@
 #include "pawl/actors/cancel.hpp"
 
-#include "pawl/actors/pending.hpp"
-#include "pawl/actors/scope_state.hpp"
-
 namespace pawl {
 
-bool cancel_state::add(pending& x) {
+bool cancel_state::add(cancel_entry& x) {
   std::lock_guard guard{lock_};
   if (cancelled())
     return false;
-  x.cancel_listed = true;
-  x.cancel_prev = nullptr;
-  x.cancel_next = first_;
+  x.cancel_listed_ = true;
+  x.cancel_prev_ = nullptr;
+  x.cancel_next_ = first_;
   if (first_ != nullptr)
-    first_->cancel_prev = &x;
+    first_->cancel_prev_ = &x;
   first_ = &x;
   return true;
 }
 
-void cancel_state::remove(pending& x) noexcept {
+void cancel_state::remove(cancel_entry& x) noexcept {
   std::lock_guard guard{lock_};
-  if (!x.cancel_listed)
+  if (!x.cancel_listed_)
     return;
-  (x.cancel_prev != nullptr ? x.cancel_prev->cancel_next : first_)
-    = x.cancel_next;
-  if (x.cancel_next != nullptr)
-    x.cancel_next->cancel_prev = x.cancel_prev;
-  x.cancel_listed = false;
+  (x.cancel_prev_ != nullptr ? x.cancel_prev_->cancel_next_ : first_)
+    = x.cancel_next_;
+  if (x.cancel_next_ != nullptr)
+    x.cancel_next_->cancel_prev_ = x.cancel_prev_;
+  x.cancel_listed_ = false;
 }
 
 void cancel_state::cancel() {
   for (;;) {
-    pending* next = nullptr;
+    cancel_entry* next = nullptr;
     {
       // One at a time: ending a request takes it out of this very list.
       std::lock_guard guard{lock_};
@@ -39,14 +36,15 @@ void cancel_state::cancel() {
       next = first_;
       if (next == nullptr)
         return;
-      first_ = next->cancel_next;
+      first_ = next->cancel_next_;
       if (first_ != nullptr)
-        first_->cancel_prev = nullptr;
-      next->cancel_listed = false;
-      next->ref();
+        first_->cancel_prev_ = nullptr;
+      next->cancel_listed_ = false;
+      if (!next->pin())
+        continue;
     }
-    next->scope().locks.end(*next, outcome::cancelled);
-    next->unref();
+    next->cancel_now();
+    next->unpin();
   }
 }
 

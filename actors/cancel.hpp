@@ -1,4 +1,4 @@
-// cancel_source and cancel_token: one hand that ends many requests.
+// cancel_source and cancel_token: one hand that ends many requests and tasks.
 //
 //   pawl::cancel_source stop;
 //   s.lock(t, pawl::exclusive).cancel_with(stop.token()).then(...);
@@ -15,14 +15,44 @@
 
 namespace pawl {
 
-class pending;
+class cancel_state;
+
+/// What a source ends: a request that waits, a task that runs. Must leave before
+/// it is destroyed. For pawl's own use.
+class cancel_entry {
+public:
+  cancel_entry() = default;
+
+  cancel_entry(const cancel_entry&) = delete;
+  cancel_entry& operator=(const cancel_entry&) = delete;
+
+protected:
+  ~cancel_entry() = default;
+
+private:
+  friend class cancel_state;
+
+  /// Makes it stay until `unpin`; false if it is about to go. Called under the
+  /// lock of the state, when it has left the list.
+  [[nodiscard]] virtual bool pin() noexcept = 0;
+
+  /// Ends it. From any thread, with no lock held.
+  virtual void cancel_now() noexcept = 0;
+
+  virtual void unpin() noexcept = 0;
+
+  // -- under the lock of the state --------------------------------------------
+  cancel_entry* cancel_next_ = nullptr;
+  cancel_entry* cancel_prev_ = nullptr;
+  bool cancel_listed_ = false;
+};
 
 /// What source and tokens share. For pawl's own use.
 class cancel_state {
 public:
-  /// Lists a request that waits. False if cancelled already.
-  [[nodiscard]] bool add(pending& x);
-  void remove(pending& x) noexcept;
+  /// Lists what can be cancelled. False if cancelled already.
+  [[nodiscard]] bool add(cancel_entry& x);
+  void remove(cancel_entry& x) noexcept;
   void cancel();
 
   [[nodiscard]] bool cancelled() const noexcept {
@@ -31,7 +61,7 @@ public:
 
 private:
   std::mutex lock_;
-  pending* first_ = nullptr;
+  cancel_entry* first_ = nullptr;
   std::atomic<bool> cancelled_{false};
 };
 
@@ -67,8 +97,8 @@ public:
     return cancel_token{state_};
   }
 
-  /// Ends every pending request with a token of this source, and every later
-  /// one at once. Idempotent.
+  /// Ends every pending request and every task with a token of this source, and
+  /// every later one at once. Idempotent.
   void cancel() const {
     state_->cancel();
   }

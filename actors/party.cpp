@@ -46,6 +46,8 @@ party::party(std::shared_ptr<scope_state> scope, caf::local_actor* self)
                   auto keep = shared_from_this();
                   if (auto* x = dynamic_cast<delivery*>(what.get()))
                     static_cast<pending_response&>(x->what()).complete();
+                  else if (auto* y = dynamic_cast<errand*>(what.get()))
+                    y->run();
                   else if (!running_)
                     run([] {});
                 });

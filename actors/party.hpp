@@ -38,6 +38,12 @@ namespace pawl {
 class scope_state;
 class session_state;
 
+/// What is to be done in the actor when it arrives at the party's port.
+class errand : public compat::deliverable {
+public:
+  virtual void run() = 0;
+};
+
 class party : public std::enable_shared_from_this<party> {
 public:
   enum class kind : std::uint8_t { event_based, blocking, thread };

@@ -9,10 +9,15 @@
 #include "pawl/core/message.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace pawl {
+
+/// When the link came up in which a scope has last exchanged its holds with a
+/// peer, on the steady clock, in ns; 0: never. Read by any thread.
+using exchange_time = std::atomic<std::int64_t>;
 
 class peer_port {
 public:
@@ -28,10 +33,10 @@ public:
   [[nodiscard]] virtual bool heard(node_slot who) const = 0;
 
   /// False when this node itself did not run for node-timeout (it was stopped
-  /// or suspended), until every link has been heard again or re-exchanged:
-  /// `exchanged` are the epochs, by slot, in which the scope's holds have been.
+  /// or suspended), until every link has been heard again, or the scope's holds
+  /// have been exchanged over a new one: `exchanged`, by slot.
   [[nodiscard]] virtual bool awake(
-    const std::vector<std::atomic<link_epoch>>& exchanged) const
+    const std::vector<exchange_time>& exchanged) const
     = 0;
 
   /// The scope has joined: the workers of the peers grant from now on.

@@ -261,6 +261,21 @@ void pending::settled() noexcept {
   deliver();
 }
 
+// -- cancel_entry -------------------------------------------------------------
+
+bool pending::pin() noexcept {
+  ref(); // it leaves the list before its last reference goes
+  return true;
+}
+
+void pending::cancel_now() noexcept {
+  scope().locks.end(*this, outcome::cancelled);
+}
+
+void pending::unpin() noexcept {
+  unref();
+}
+
 // -- then ---------------------------------------------------------------------
 
 pending_response::pending_response(ask&& what) : pending(std::move(what)) {

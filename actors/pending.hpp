@@ -50,7 +50,7 @@ struct ask {
   cancel_token cancel;
 };
 
-class pending : public waiter, public deadline_entry {
+class pending : public waiter, public deadline_entry, public cancel_entry {
 public:
   /// What the record of one term of a wide request points to.
   struct whole_hold : hold_owner {
@@ -102,12 +102,6 @@ public:
 
   [[nodiscard]] bool nodes_heard() const;
 
-  // -- of cancel_state, under its lock ----------------------------------------
-
-  pending* cancel_next = nullptr;
-  pending* cancel_prev = nullptr;
-  bool cancel_listed = false;
-
   // -- properties -------------------------------------------------------------
 
   [[nodiscard]] session_state& client() const noexcept {
@@ -134,6 +128,12 @@ protected:
 
 private:
   void settled() noexcept override;
+
+  // -- cancel_entry -----------------------------------------------------------
+
+  bool pin() noexcept override;
+  void cancel_now() noexcept override;
+  void unpin() noexcept override;
 
   /// Hands it to its client. From any thread.
   virtual void deliver() noexcept = 0;

@@ -166,6 +166,7 @@ public:
       return expected<Held>{std::move(held)};
     if (verdict == outcome::pending && detail::waits_for_itself(ask_))
       verdict = outcome::deadlock;
+    waited_for_itself_ = verdict == outcome::deadlock;
     if (verdict != outcome::pending)
       return detail::refusal(ask_, verdict);
     auto* p = new pending_wait{std::move(ask_)};
@@ -177,8 +178,15 @@ public:
     return result;
   }
 
+  /// For pawl's own use: whether `wait()` was refused because it would have
+  /// waited for the thread that called it.
+  [[nodiscard]] bool waited_for_itself() const noexcept {
+    return waited_for_itself_;
+  }
+
 private:
   ask ask_;
+  bool waited_for_itself_ = false;
 };
 
 } // namespace pawl

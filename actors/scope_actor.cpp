@@ -60,7 +60,7 @@ scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
     own_(own_worker(*scope_), scope_->locks, *scope_, *scope_->clock, *this),
     search_(walks_of(*scope_), *this),
     executor_(scope_->self(), home_, own_, *this),
-    epochs_(scope_->place().names.size()),
+    links_(scope_->place().names.size()),
     housekeeping_at_(std::chrono::steady_clock::now() + 1000ms) {
   // nop
 }
@@ -179,7 +179,7 @@ void scope_actor::handle(post::settled& x) {
 }
 
 void scope_actor::handle(post::from_peer& x) {
-  if (epochs_[to_index(x.from)] != x.epoch)
+  if (links_[to_index(x.from)].epoch != x.epoch)
     return;
   scope_effects out;
   home_.receive(x.from, x.what, out);
@@ -187,11 +187,14 @@ void scope_actor::handle(post::from_peer& x) {
   if (std::holds_alternative<scope_closed_message>(x.what))
     search_.peer_gone(x.from, out);
   run(out);
+  auto* ack = std::get_if<hand_over_ack_message>(&x.what);
+  if (ack != nullptr && ack->installed != scope_closed_ack)
+    links_[to_index(x.from)].acknowledged = true;
   note_exchange(x.from);
 }
 
 void scope_actor::handle(post::link_up& x) {
-  epochs_[to_index(x.peer)] = x.epoch;
+  links_[to_index(x.peer)] = {x.epoch, x.at, false};
   scope_effects out;
   home_.link_up(x.peer, x.epoch, out);
   run(out);
@@ -205,9 +208,9 @@ void scope_actor::handle(post::link_down& x) {
   scope_effects out;
   home_.link_down(x.peer, x.epoch, out);
   run(out);
-  if (epochs_[to_index(x.peer)] != x.epoch)
+  if (links_[to_index(x.peer)].epoch != x.epoch)
     return;
-  epochs_[to_index(x.peer)] = 0;
+  links_[to_index(x.peer)] = {};
   search_.peer_gone(x.peer, out);
   run(out);
 }
@@ -221,7 +224,7 @@ void scope_actor::handle(post::rejected& x) {
 void scope_actor::handle(post::effects& x) {
   run(x.what);
   // A worker may have installed what its peer has handed over.
-  for (std::size_t i = 0; i < epochs_.size(); ++i)
+  for (std::size_t i = 0; i < links_.size(); ++i)
     note_exchange(static_cast<node_slot>(i));
 }
 
@@ -265,7 +268,7 @@ void scope_actor::handle(post::stop&) {
 
 void scope_actor::to_peer(node_slot to, message what) {
   auto* port = scope_->port();
-  auto epoch = epochs_[to_index(to)];
+  auto epoch = links_[to_index(to)].epoch;
   if (port != nullptr && epoch != 0)
     port->send(to, epoch, scope_->name(), std::move(what));
 }
@@ -382,7 +385,7 @@ bool scope_actor::blockers_of(const wait_question& what, std::size_t limit,
 }
 
 bool scope_actor::reachable(node_slot peer) {
-  return epochs_[to_index(peer)] != 0;
+  return links_[to_index(peer)].epoch != 0;
 }
 
 bool scope_actor::waits_here(const wait_name& what) {
@@ -396,8 +399,9 @@ walk_standing scope_actor::standing_of(const walk_claim& x) {
   auto who = scope_->board.find(x.wait.session, x.wait.request);
   if (!who)
     return {};
-  return {still_pending(x.wait), how_in_the_way(x),
-          std::min(home_.age_of(x.wait.session), who->client().age().lamport)};
+  auto age = who->client().age();
+  age.lamport = std::min(age.lamport, home_.age_of(x.wait.session));
+  return {still_pending(x.wait), how_in_the_way(x), age};
 }
 
 bool scope_actor::still_pending(const wait_name& what) {
@@ -525,13 +529,18 @@ void scope_actor::set_timer() {
     wake_atom_v);
 }
 
-/// For still_held(): the holds of both sides have met in this epoch.
+/// For still_held(): the holds of both sides have met, on both sides. Here, so
+/// that this one knows what it has lost; there, so that the peer does.
 void scope_actor::note_exchange(node_slot peer) {
-  auto epoch = epochs_[to_index(peer)];
+  const auto& x = links_[to_index(peer)];
+  if (x.epoch == 0 || !home_.members().resolved(peer))
+    return;
+  auto absent
+    = home_.members().state_of(peer) == membership::peer_state::absent;
   auto& known = scope_->exchanged[to_index(peer)];
-  if (epoch != 0 && home_.members().resolved(peer)
-      && known.load(std::memory_order_relaxed) != epoch)
-    known.store(epoch, std::memory_order_relaxed);
+  if ((absent || x.acknowledged)
+      && known.load(std::memory_order_relaxed) != x.since)
+    known.store(x.since, std::memory_order_relaxed);
 }
 
 pending* scope_actor::find(const request_id& id) {

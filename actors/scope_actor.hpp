@@ -135,7 +135,13 @@ private:
     std::size_t requests = 0;
   };
   std::unordered_map<session_id, session_entry> sessions_; // of requests_
-  std::vector<link_epoch> epochs_; // by slot; 0: no link
+  struct link {
+    link_epoch epoch = 0; // 0: no link
+    std::int64_t since = 0;
+    /// The peer has installed what this node has handed over.
+    bool acknowledged = false;
+  };
+  std::vector<link> links_; // by slot
   std::chrono::steady_clock::time_point armed_
     = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point housekeeping_at_;

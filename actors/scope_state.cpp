@@ -66,7 +66,8 @@ scope_state::scope_state(caf::actor_system& system, std::string name,
     port_(std::move(port)),
     instance_(instances.fetch_add(1)),
     started_(std::chrono::steady_clock::now()),
-    managers_(system, locks) {
+    managers_(system, locks),
+    ways_back_(place_.names.size()) {
   // nop
 }
 
@@ -292,6 +293,7 @@ void scope_state::shut(outcome why) {
     locks.end(*x, why);
     x->unref();
   }
+  ring_all();
 }
 
 void scope_state::set_deadline(pending& x) {
@@ -299,12 +301,18 @@ void scope_state::set_deadline(pending& x) {
   {
     std::lock_guard guard{deadlines_lock_};
     deadlines_.insert(x, *x.deadline());
-    earliest = *x.deadline() < armed_;
-    if (earliest)
-      armed_ = *x.deadline();
+    earliest = arm(*x.deadline());
   }
   if (earliest)
     put(post::arm{});
+}
+
+/// Under the lock. True: the scope's actor has to set its timer anew.
+bool scope_state::arm(steady_time due) noexcept {
+  if (due >= armed_)
+    return false;
+  armed_ = due;
+  return true;
 }
 
 void scope_state::drop_deadline(pending& x) noexcept {
@@ -314,7 +322,49 @@ void scope_state::drop_deadline(pending& x) noexcept {
   deadlines_.remove(x);
 }
 
+void scope_state::set_alarm(std::shared_ptr<alarm> x, steady_time due) {
+  auto earliest = false;
+  auto shut = false;
+  {
+    std::lock_guard guard{deadlines_lock_};
+    shut = alarms_shut_;
+    if (!shut) {
+      alarms_.insert(*x, due);
+      earliest = arm(due);
+      x->set_ = x;
+    }
+  }
+  if (shut)
+    x->rings();
+  else if (earliest)
+    put(post::arm{});
+}
+
+void scope_state::drop_alarm(alarm& x) noexcept {
+  std::shared_ptr<alarm> last; // goes without the lock
+  std::lock_guard guard{deadlines_lock_};
+  alarms_.remove(x);
+  last = std::move(x.set_);
+}
+
+std::shared_ptr<alarm> scope_state::take_alarm(steady_time now) {
+  std::lock_guard guard{deadlines_lock_};
+  auto* due = alarms_.pop_due(now);
+  return due != nullptr ? std::move(static_cast<alarm*>(due)->set_) : nullptr;
+}
+
+void scope_state::ring_all() {
+  {
+    std::lock_guard guard{deadlines_lock_};
+    alarms_shut_ = true;
+  }
+  while (auto x = take_alarm(steady_time::max()))
+    x->rings();
+}
+
 std::optional<steady_time> scope_state::end_due(steady_time now) {
+  while (auto x = take_alarm(now))
+    x->rings();
   for (;;) {
     pending* next = nullptr;
     {
@@ -322,6 +372,8 @@ std::optional<steady_time> scope_state::end_due(steady_time now) {
       auto* due = deadlines_.pop_due(now);
       if (due == nullptr) {
         auto result = deadlines_.next();
+        if (auto other = alarms_.next())
+          result = result ? std::min(*result, *other) : *other;
         armed_ = result.value_or(steady_time::max());
         return result;
       }
@@ -456,6 +508,15 @@ void scope_state::report(deadlock_report x) {
 std::vector<deadlock_report> scope_state::deadlocks() const {
   std::lock_guard guard{reports_lock_};
   return {reports_.begin(), reports_.end()};
+}
+
+worker_port& scope_state::way_back(
+  node_slot peer, const std::function<std::unique_ptr<worker_port>()>& make) {
+  std::lock_guard guard{ways_back_lock_};
+  auto& place = ways_back_[to_index(peer)];
+  if (!place)
+    place = make();
+  return *place;
 }
 
 // -- nodes --------------------------------------------------------------------

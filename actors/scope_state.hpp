@@ -36,6 +36,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -90,6 +91,7 @@ struct from_peer {
 struct link_up {
   node_slot peer;
   link_epoch epoch;
+  std::int64_t at; // steady_now_ns() then, or a little later
 };
 
 /// `link_up` follows when an older scope of this name has left the link.
@@ -148,6 +150,21 @@ public:
   virtual ~stop_first() = default;
   virtual void stop() = 0;
   virtual bool wait_stopped(std::chrono::milliseconds limit) = 0;
+};
+
+/// Rings once, at its time or when its scope is shut, unless it is taken back.
+/// While it is set the scope keeps it alive.
+class alarm : public deadline_entry {
+public:
+  virtual ~alarm() = default;
+
+  /// From any thread, with no lock held.
+  virtual void rings() noexcept = 0;
+
+private:
+  friend class scope_state;
+
+  std::shared_ptr<alarm> set_; // under the scope's lock of deadlines
 };
 
 class scope_state final : public lock_port,
@@ -211,6 +228,13 @@ public:
   void set_deadline(pending& x);
   void drop_deadline(pending& x) noexcept;
 
+  /// Sets an alarm that is not set. Costs no timer: all share the scope's. After
+  /// the scope was shut it rings at once.
+  void set_alarm(std::shared_ptr<alarm> x, alarm::time_point due);
+
+  /// Takes it back; it may be ringing already.
+  void drop_alarm(alarm& x) noexcept;
+
   /// Ends what is due; the next time to come back, if there is one.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point>
   end_due(std::chrono::steady_clock::time_point now);
@@ -253,6 +277,12 @@ public:
   void report(deadlock_report x);
 
   [[nodiscard]] std::vector<deadlock_report> deadlocks() const;
+
+  /// How the waiters of a peer's worker find back to it; made when it is asked
+  /// for first. Here because it has to outlive all that hang in the table.
+  [[nodiscard]] worker_port& way_back(
+    node_slot peer,
+    const std::function<std::unique_ptr<worker_port>()>& make);
 
   // -- nodes ------------------------------------------------------------------
 
@@ -297,13 +327,17 @@ public:
   std::atomic<std::size_t> wide_requests{0};
   /// Sessions open in the scope.
   std::atomic<std::size_t> sessions{0};
-  /// By slot: the link epoch in which the peer has told what it holds, and all
-  /// of it is installed (or it has not opened the scope). 0: none.
-  std::vector<std::atomic<link_epoch>> exchanged;
+  /// By slot: when the link came up over which each side has installed what the
+  /// other one holds, and said so (or the peer has not opened the scope).
+  std::vector<exchange_time> exchanged;
 
 private:
   void dispose(scope_post& what);
   void seek_deadlock(pending& x);
+  [[nodiscard]] bool arm(std::chrono::steady_clock::time_point due) noexcept;
+  [[nodiscard]] std::shared_ptr<alarm>
+  take_alarm(std::chrono::steady_clock::time_point now);
+  void ring_all();
   [[nodiscard]] caf::actor actor();
 
   caf::actor_system& system_;
@@ -333,6 +367,8 @@ private:
 
   std::mutex deadlines_lock_;
   deadlines deadlines_;
+  deadlines alarms_;
+  bool alarms_shut_ = false;
   std::chrono::steady_clock::time_point armed_
     = std::chrono::steady_clock::time_point::max();
 
@@ -342,6 +378,9 @@ private:
 
   mutable std::mutex reports_lock_;
   std::deque<deadlock_report> reports_;
+
+  std::mutex ways_back_lock_;
+  std::vector<std::unique_ptr<worker_port>> ways_back_; // by slot
 
   mutable std::mutex view_lock_;
   std::vector<node_slot> view_;

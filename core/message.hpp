@@ -238,8 +238,7 @@ struct walk_standing {
   bool waits = false;
   /// How it is in the other's way. `none`: not any more.
   standing how = standing::none;
-  /// Lamport time of its first hold.
-  std::uint64_t age = session_age::holds_nothing;
+  session_age age;
   friend bool operator==(const walk_standing&, const walk_standing&) = default;
 };
 

@@ -37,6 +37,7 @@ constexpr std::array<row, static_cast<std::size_t>(last_outcome) + 1> rows{{
   {"term_too_large", cause::caller,
    "the canonical bytes of the term exceed 65536"},
   {"shutting_down", cause::caller, "the node is shutting down"},
+  {"body_failed", cause::caller, "the body gave up by itself, or threw"},
 }};
 
 const row& row_of(outcome x) noexcept {

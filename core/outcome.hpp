@@ -46,9 +46,12 @@ enum class outcome : std::uint8_t {
   term_too_large,
   /// The node shuts down. (caller)
   shutting_down,
+  /// The body of a transaction gave up, or threw. Never how a request ends.
+  /// (caller)
+  body_failed,
 };
 
-inline constexpr outcome last_outcome = outcome::shutting_down;
+inline constexpr outcome last_outcome = outcome::body_failed;
 
 /// The word for an outcome, as in documentation, options and logs.
 std::string_view to_string(outcome x) noexcept;

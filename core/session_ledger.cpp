@@ -31,7 +31,11 @@ void lamport_clock::raise(std::uint64_t seen) noexcept {
 
 session_ledger::session_ledger(session_id id, const lamport_clock& clock,
                                const void* party) noexcept
-  : chains_(&first_chain_), id_(id), clock_(clock), party_(party) {
+  : chains_(&first_chain_),
+    elder_(id.serial),
+    id_(id),
+    clock_(clock),
+    party_(party) {
   // nop
 }
 
@@ -167,6 +171,13 @@ outcome session_ledger::settle(waiter& w, bool& won) noexcept {
   return outcome::granted;
 }
 
+hold_record* session_ledger::take_granted(waiter& w) noexcept {
+  auto word = take_guard(word_);
+  auto* result = w.take_hold();
+  drop_guard(word_, word);
+  return result;
+}
+
 bool session_ledger::leave(hold_record& r) noexcept {
   auto word = take_guard(word_);
   auto listed = r.entered;
@@ -254,6 +265,18 @@ void session_ledger::age(const session_age& x) noexcept {
   auto word = take_guard(word_);
   foreign_age_ = true;
   lamport_.store(x.lamport, std::memory_order_relaxed);
+  elder_.store(x.who.serial, std::memory_order_relaxed);
+  drop_guard(word_, word);
+}
+
+void session_ledger::keep_age(const session_age& first) noexcept {
+  auto word = take_guard(word_);
+  kept_age_ = true;
+  if (first.lamport != session_age::holds_nothing) {
+    ensure(first.who.home == id_.home, "a body is run again where it ran");
+    lamport_.store(first.lamport, std::memory_order_relaxed);
+    elder_.store(first.who.serial, std::memory_order_relaxed);
+  }
   drop_guard(word_, word);
 }
 
@@ -278,9 +301,10 @@ void session_ledger::check_invariants() const {
          "L1: a closed ledger lists nothing of its clients");
   ensure(word / one >= records + waits, "L2: the count covers what is listed");
   ensure(records == holds() && waits == this->waits(), "the counts are right");
-  ensure(foreign_age_
-           || (age().lamport == session_age::holds_nothing) == (records == 0),
-         "L4: who holds nothing has no age");
+  auto ageless = age().lamport == session_age::holds_nothing;
+  ensure(foreign_age_ || (kept_age_ ? !ageless || records == 0
+                                    : ageless == (records == 0)),
+         "L4: who holds nothing has no age, unless it keeps one");
   drop_guard(word_, word);
 }
 
@@ -289,7 +313,8 @@ void session_ledger::check_invariants() const {
 void session_ledger::link(hold_record& r) noexcept {
   auto count = holds() + 1;
   holds_.store(count, std::memory_order_relaxed);
-  if (count == 1 && !foreign_age_)
+  if (count == 1 && !foreign_age_
+      && (!kept_age_ || age().lamport == session_age::holds_nothing))
     lamport_.store(clock_.now(), std::memory_order_relaxed);
   if (count > small && count > max_chain * (mask_ + 1)) [[unlikely]]
     grow();
@@ -313,7 +338,7 @@ void session_ledger::unlink(hold_record& r) noexcept {
   holds_.store(count, std::memory_order_relaxed);
   if (count > 0)
     return;
-  if (!foreign_age_)
+  if (!foreign_age_ && !kept_age_)
     lamport_.store(session_age::holds_nothing, std::memory_order_relaxed);
   if (chains_ != &first_chain_) {
     delete[] chains_;

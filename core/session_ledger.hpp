@@ -17,7 +17,9 @@
 // Invariants, with the bit held: L1 closed implies no direct or whole record
 // and no waiter is listed. L2 count >= records + waiters listed. L3 every
 // record of a chain has `entered` and the hash of that chain. L4 age is
-// "holds nothing" iff no record is listed.
+// "holds nothing" iff no record is listed, unless the home says it (age), or
+// the session keeps its age (keep_age): then it is never "holds nothing" again
+// once a record was listed.
 //
 // Thread-safe. Nothing here blocks. Costs: enter and leave are one atomic
 // update and some plain stores each, independent of how much is held (the
@@ -110,6 +112,10 @@ public:
   /// whether this call was the judge.
   outcome settle(waiter& w, bool& won) noexcept;
 
+  /// The hold of a waiter whose word says granted, for who has not waited for
+  /// `settled()`: behind the section in which the grantor lists it.
+  [[nodiscard]] hold_record* take_granted(waiter& w) noexcept;
+
   /// Takes a record out on behalf of its owner, and drops the owner's share:
   /// the record must not be used afterwards. May call `last_gone()`. False if
   /// somebody else had taken it out already.
@@ -172,11 +178,19 @@ public:
   }
 
   [[nodiscard]] session_age age() const noexcept {
-    return {lamport_.load(std::memory_order_relaxed), id_};
+    return {lamport_.load(std::memory_order_relaxed),
+            {id_.home, elder_.load(std::memory_order_relaxed)}};
   }
 
   /// For a session of another node: its home says how old it is.
   void age(const session_age& x) noexcept;
+
+  /// For a session of a body that may be run again: from its first lock on, its
+  /// age stays, also while it holds nothing. If `first` is an age that a try of
+  /// the same body had (on this node), the session is that old from the start,
+  /// ties included: whatever came after that try is younger. To be called before
+  /// the session is used.
+  void keep_age(const session_age& first = {}) noexcept;
 
   /// Calls `f(const hold_record&)` for each record under the bit. O(held); for
   /// reports only.
@@ -215,10 +229,12 @@ private:
   waiter* waiting_ = nullptr;
   std::uint32_t mask_ = 0;
   bool foreign_age_ = false;
+  bool kept_age_ = false;
   // -- written under the bit, read by anybody ---------------------------------
   std::atomic<std::uint32_t> holds_{0};
   std::atomic<std::uint32_t> waits_{0};
   std::atomic<std::uint64_t> lamport_{session_age::holds_nothing};
+  std::atomic<std::uint64_t> elder_; // the serial in the age: of its first try
   // -- constant ---------------------------------------------------------------
   const session_id id_;
   const lamport_clock& clock_;

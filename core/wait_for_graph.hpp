@@ -106,7 +106,7 @@ struct blocker {
   /// What the session's home has said in the same breath, if it is the one that
   /// was asked, and its age then.
   standing said = standing::none;
-  std::uint64_t age = session_age::holds_nothing;
+  session_age age = {};
   friend bool operator==(const blocker&, const blocker&) = default;
 };
 

@@ -68,8 +68,10 @@ public:
                                          std::memory_order_acquire);
   }
 
-  /// Once granted: the hold. Passes to the caller, who is its owner from now
-  /// on; null afterwards.
+  /// Once settled as granted: the hold. Passes to the caller, who is its owner
+  /// from now on; null afterwards. Whoever has only seen the word, and not heard
+  /// `settled()`, uses session_ledger::take_granted: the grantor may be about to
+  /// list the hold.
   hold_record* take_hold() noexcept {
     auto* result = hold;
     hold = nullptr;

@@ -399,7 +399,7 @@ void walks::pass_verdict(walk& w, scope_effects& out) {
   std::vector<session_age> ages;
   auto whole = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    ages.push_back({w.standings[i].age, all[i].wait.session});
+    ages.push_back(w.standings[i].age);
     whole |= w.standings[i].how == standing::whole;
   }
   auto victim = youngest(ages);

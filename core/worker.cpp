@@ -361,7 +361,7 @@ void worker::drop(const request_id& id, scope_effects& out) {
     // Granted meanwhile, on another thread: its message finds nothing.
     if (!locks_.end(*w, outcome::cancelled, local_locks::tell::no)
         && w->state() == outcome::granted)
-      if (auto* r = w->take_hold())
+      if (auto* r = e.session->take_granted(*w))
         locks_.give_back(*r);
     w->unref();
   }

@@ -123,7 +123,9 @@ struct worker_options {
 
 class worker {
 public:
-  /// All outlive the worker. `sessions` is asked if the peer is this node.
+  /// All outlive the worker, and `port` also every waiter that hangs in
+  /// `locks`: one that was granted while it was taken back tells it later.
+  /// `sessions` is asked if the peer is this node.
   worker(const worker_options& options, local_locks& locks, worker_port& port,
          lamport_clock& clock, session_resolver& sessions);
 

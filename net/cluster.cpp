@@ -311,11 +311,12 @@ bool cluster::heard(node_slot peer) const noexcept {
 }
 
 bool cluster::awake(
-  const std::vector<std::atomic<link_epoch>>& exchanged) const noexcept {
-  return parts_->board->awake([&](node_slot peer, link_epoch epoch) {
-    return to_index(peer) >= exchanged.size()
-           || exchanged[to_index(peer)].load(std::memory_order_relaxed)
-                == epoch;
+  const std::vector<exchange_time>& exchanged) const noexcept {
+  return parts_->board->awake([&](node_slot peer) {
+    auto at = to_index(peer) < exchanged.size()
+                ? exchanged[to_index(peer)].load(std::memory_order_relaxed)
+                : std::int64_t{0};
+    return time_point{std::chrono::nanoseconds{at}};
   });
 }
 

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "pawl/actors/peer_port.hpp"
 #include "pawl/core/ids.hpp"
 #include "pawl/core/message.hpp"
 #include "pawl/net/cluster_listener.hpp"
@@ -79,11 +80,11 @@ public:
   /// Whether the peer is linked and that time has not passed.
   [[nodiscard]] bool heard(node_slot peer) const noexcept;
 
-  /// False when this node itself did not run for node-timeout, until every link
-  /// has been heard since; or `exchanged`, by slot, is its new epoch; or it has
-  /// been down for node-timeout since.
+  /// False when this node itself did not run for half of node-timeout, until
+  /// every link has been heard since, or a new one has served for an exchange of
+  /// holds (`exchanged`, by slot), or it was down when node-timeout had passed.
   [[nodiscard]] bool awake(
-    const std::vector<std::atomic<link_epoch>>& exchanged) const noexcept;
+    const std::vector<exchange_time>& exchanged) const noexcept;
 
   // -- what nodes tell each other all along -----------------------------------
 

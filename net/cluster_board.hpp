@@ -34,6 +34,13 @@ public:
   void ran(node_slot peer, link_epoch epoch, time_point heard,
            time_point now) noexcept {
     auto& x = lines_[to_index(peer)];
+    auto gap = x.gap.load(std::memory_order_relaxed);
+    auto over = epoch == 0
+                  ? now - time(gap) >= node_timeout_
+                  : epoch == x.gap_epoch.load(std::memory_order_relaxed)
+                      && heard >= time(gap);
+    if (gap != never && over)
+      x.gap.store(never, std::memory_order_relaxed);
     x.epoch.store(epoch, std::memory_order_relaxed);
     x.heard.store(ticks(heard), std::memory_order_relaxed);
     x.ran.store(ticks(now), std::memory_order_release);
@@ -68,10 +75,13 @@ public:
   }
 
   /// False when this node did not run for half of node-timeout (so that peers
-  /// may have found it silent), until of every link one of these is true: it was heard since, in the same epoch; it is another
-  /// epoch, and what is held was exchanged in it, which `exchanged` tells, by
-  /// slot; it has been down for node-timeout since. (Who was out was found down
-  /// by its peers: what it held may be held by others when it wakes.) O(nodes).
+  /// may have found it silent), until of every link one of these has been true:
+  /// it was heard since, in the same epoch; it came up since, and what is held
+  /// was exchanged then: `exchanged(slot)` is when the link came up that served
+  /// for the latest exchange; it was down when node-timeout had passed. What has
+  /// been true once counts, whatever the link does later. (Who was out was found
+  /// down by its peers: what it held may be held by others when it wakes.)
+  /// O(nodes).
   template <class Exchanged>
   [[nodiscard]] bool awake(Exchanged exchanged,
                            time_point now = clock::now()) const noexcept {
@@ -83,17 +93,7 @@ public:
       if (ran != never && now - time(ran) >= node_timeout_ / 2)
         return false; // peers have counted from before: see link_machine
       auto gap = x.gap.load(std::memory_order_relaxed);
-      if (gap == never)
-        continue;
-      auto epoch = x.epoch.load(std::memory_order_relaxed);
-      auto settled = false;
-      if (epoch == 0)
-        settled = now - time(gap) >= node_timeout_;
-      else if (epoch == x.gap_epoch.load(std::memory_order_relaxed))
-        settled = x.heard.load(std::memory_order_relaxed) >= gap;
-      else
-        settled = exchanged(static_cast<node_slot>(i), epoch);
-      if (!settled)
+      if (gap != never && exchanged(static_cast<node_slot>(i)) <= time(gap))
         return false;
     }
     return true;

@@ -3,6 +3,7 @@
 #include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/peer_port.hpp"
 #include "pawl/actors/scope_state.hpp"
+#include "pawl/actors/steady_now.hpp"
 #include "pawl/net/cluster.hpp"
 #include "pawl/net/node_worker.hpp"
 
@@ -66,6 +67,7 @@ public:
     options_.node_timeout = good.node_timeout;
     inboxes_.resize(good.names.size());
     epochs_.resize(good.names.size());
+    ups_.resize(good.names.size());
     for (auto& inbox : inboxes_)
       inbox = std::make_shared<work_inbox>();
     auto started = cluster::start(system_, good, shared_from_this());
@@ -145,10 +147,11 @@ public:
     std::lock_guard guard{lock_};
     forget_endings(peer);
     epochs_[to_index(peer)] = epoch;
+    ups_[to_index(peer)] = steady_now_ns();
     for (auto& [name, x] : announced_) {
       auto& table = x->locks.table();
       table.raise_floor(std::max(floor, x->highest_token()));
-      x->put(post::link_up{peer, epoch});
+      x->put(post::link_up{peer, epoch, ups_[to_index(peer)]});
     }
   }
 
@@ -186,10 +189,12 @@ public:
       } else if (auto i = announced_.find(scope); i != announced_.end()) {
         target = i->second;
       }
-    }
-    if (!target) {
-      answer_for_nobody(peer, epoch, scope, what);
-      return;
+      if (!target) {
+        // In one step with looking: a scope that is announced meanwhile would
+        // say that it is open before this says that it is not.
+        answer_for_nobody(peer, epoch, scope, what);
+        return;
+      }
     }
     auto both = for_coordinator(what) && for_worker(what);
     if (both)
@@ -210,16 +215,18 @@ public:
 
   void send(node_slot to, link_epoch epoch, const std::string& scope,
             message what) override {
-    auto ends = std::holds_alternative<scope_closed_message>(what);
-    std::shared_ptr<cluster> x;
-    {
-      std::lock_guard guard{lock_};
-      x = links_;
-      if (ends && epochs_[to_index(to)] == epoch)
-        endings_[{scope, to}] = ending{};
+    std::unique_lock guard{lock_};
+    auto x = links_;
+    if (!x)
+      return;
+    if (!std::holds_alternative<scope_closed_message>(what)) {
+      guard.unlock();
+    } else if (epochs_[to_index(to)] == epoch) {
+      // In one step with saying so: from now on the peer is answered for
+      // nobody, which it must not hear before.
+      endings_[{scope, to}] = ending{};
     }
-    if (x)
-      x->send(to, epoch, scope, std::move(what));
+    x->send(to, epoch, scope, std::move(what));
   }
 
   bool heard(node_slot who) const override {
@@ -228,7 +235,7 @@ public:
   }
 
   bool awake(
-    const std::vector<std::atomic<link_epoch>>& exchanged) const override {
+    const std::vector<exchange_time>& exchanged) const override {
     auto x = links();
     return x != nullptr && x->awake(exchanged);
   }
@@ -270,7 +277,7 @@ public:
       if (endings_.contains({scope, peer}))
         i->second->put(post::link_leaving{peer});
       else
-        i->second->put(post::link_up{peer, epochs_[p]});
+        i->second->put(post::link_up{peer, epochs_[p], ups_[p]});
     }
   }
 
@@ -324,7 +331,8 @@ private:
     endings_.erase(i);
     auto x = announced_.find(scope);
     if (x != announced_.end())
-      x->second->put(post::link_up{peer, epochs_[to_index(peer)]});
+      x->second->put(post::link_up{peer, epochs_[to_index(peer)],
+                                   ups_[to_index(peer)]});
   }
 
   /// Under the lock.
@@ -333,10 +341,10 @@ private:
                   [=](const auto& x) { return x.first.second == peer; });
   }
 
-  /// A scope that is not open here: who asks is told so.
+  /// A scope that is not open here: who asks is told so. Under the lock.
   void answer_for_nobody(node_slot peer, link_epoch epoch,
                          const std::string& scope, const message& what) {
-    auto x = links();
+    const auto& x = links_;
     if (!x)
       return;
     if (auto* ask = std::get_if<request_message>(&what)) {
@@ -362,6 +370,7 @@ private:
   mutable std::mutex lock_;
   std::shared_ptr<cluster> links_;
   std::vector<link_epoch> epochs_; // by slot; 0: no link
+  std::vector<std::int64_t> ups_;  // since when
   std::unordered_map<std::string, scope_ptr> known_;
   std::unordered_map<std::string, scope_ptr> announced_; // told of links
   ending_map endings_;

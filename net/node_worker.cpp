@@ -95,22 +95,23 @@ void node_worker::handle(work::receive& x) {
   auto& place = scopes_[x.scope->name()];
   if (!place) {
     place = std::make_unique<entry>();
-    place->back.inbox = inbox_;
-    place->back.scope = x.scope->name();
+    place->name = x.scope->name();
   }
   auto& e = *place;
   if (e.scope != x.scope || e.epoch != x.epoch) {
     // The first message of this epoch: nothing of an older one remains.
     end_epoch(e);
     e.scope = x.scope;
-    e.back.where = e.scope.get();
     e.epoch = x.epoch;
     worker_options options;
     options.self = self_;
     options.peer = peer_;
     options.epoch = x.epoch;
     options.node_timeout = x.scope->options().node_timeout;
-    e.machine = std::make_unique<worker>(options, e.scope->locks, e.back,
+    auto& back = e.scope->way_back(peer_, [&] {
+      return std::make_unique<back_way>(inbox_, *e.scope);
+    });
+    e.machine = std::make_unique<worker>(options, e.scope->locks, back,
                                          *e.scope->clock,
                                          static_cast<session_resolver&>(*this));
     scope_effects out;
@@ -170,7 +171,7 @@ void node_worker::run(entry& e, scope_effects& out) {
   for (auto& x : out) {
     auto* y = std::get_if<effect::send>(&x);
     if (y != nullptr && y->to == peer_)
-      links_->send(peer_, e.epoch, e.back.scope, std::move(y->what));
+      links_->send(peer_, e.epoch, e.name, std::move(y->what));
     else
       for_scope.push_back(std::move(x));
   }
@@ -194,15 +195,15 @@ session_ledger* node_worker::find(const session_id&) {
 }
 
 void node_worker::back_way::settled(part_waiter& w) noexcept {
-  inbox->put(work::settled{scope, &w});
+  inbox_->put(work::settled{where_.name(), &w});
 }
 
 void node_worker::back_way::enters(part_waiter& w) {
-  where->board.add(w);
+  where_.board.add(w);
 }
 
 void node_worker::back_way::leaves(part_waiter& w) noexcept {
-  where->board.remove(w);
+  where_.board.remove(w);
 }
 
 } // namespace pawl

@@ -94,19 +94,26 @@ public:
   void on_exit() override;
 
 private:
-  /// How the waiters of one scope's worker find back.
-  struct back_way final : worker_port {
-    std::shared_ptr<work_inbox> inbox;
-    std::string scope;
-    scope_state* where = nullptr; // of the machine that it serves
+  /// How the waiters of one scope's worker find back. The scope keeps it.
+  class back_way final : public worker_port {
+  public:
+    back_way(std::shared_ptr<work_inbox> inbox, scope_state& where)
+      : inbox_(std::move(inbox)), where_(where) {
+      // nop
+    }
+
     void settled(part_waiter& w) noexcept override;
     void enters(part_waiter& w) override;
     void leaves(part_waiter& w) noexcept override;
+
+  private:
+    const std::shared_ptr<work_inbox> inbox_;
+    scope_state& where_;
   };
 
   struct entry {
     scope_ptr scope;
-    back_way back;
+    std::string name;
     link_epoch epoch = 0;
     std::unique_ptr<worker> machine;
   };

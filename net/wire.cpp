@@ -575,7 +575,7 @@ void write(writer& out, const blocker& x) {
   out.byte(static_cast<std::uint8_t>(x.how));
   out.flag(x.kept);
   out.byte(static_cast<std::uint8_t>(x.said));
-  out.number(x.age + 1);
+  write(out, x.age);
 }
 
 void read(reader& in, blocker& x) {
@@ -586,7 +586,7 @@ void read(reader& in, blocker& x) {
                     blocker::kind::queued);
   x.kept = in.flag("blocker.kept");
   x.said = in.choice("blocker.said", standing::none, standing::whole);
-  x.age = in.number("blocker.age") - 1;
+  read(in, x.age);
 }
 
 void write_term(writer& out, const term& what, lock_mode mode) {
@@ -649,7 +649,7 @@ void write(writer& out, const blocked_wait& x) {
 void read(reader& in, blocked_wait& x) {
   read(in, x.wait);
   read_term(in, x.what, x.mode);
-  read_list(in, "by", 9, x.by);
+  read_list(in, "by", 11, x.by);
 }
 
 void write(writer& out, const walk_claim& x) {
@@ -669,13 +669,13 @@ void read(reader& in, walk_claim& x) {
 void write(writer& out, const walk_standing& x) {
   out.flag(x.waits);
   out.byte(static_cast<std::uint8_t>(x.how));
-  out.number(x.age + 1);
+  write(out, x.age);
 }
 
 void read(reader& in, walk_standing& x) {
   x.waits = in.flag("waits");
   x.how = in.choice("standing", standing::none, standing::whole);
-  x.age = in.number("age") - 1;
+  read(in, x.age);
 }
 
 void write(writer& out, const cycle_step& x) {
@@ -707,7 +707,7 @@ void read(reader& in, walk_question_message& x) {
   read(in, x.origin);
   read_list(in, "sessions", 2, x.sessions);
   read_list(in, "waits", 7, x.waits);
-  read_list(in, "claims", 19, x.claims);
+  read_list(in, "claims", 21, x.claims);
 }
 
 void write(writer& out, const walk_answer_message& x) {
@@ -725,7 +725,7 @@ void read(reader& in, walk_answer_message& x) {
   x.cut_short = in.flag("cut_short");
   read_list(in, "sessions", 3, x.sessions);
   read_list(in, "waits", 10, x.waits);
-  read_list(in, "standings", 3, x.standings);
+  read_list(in, "standings", 5, x.standings);
 }
 
 void write(writer& out, const walk_verdict_message& x) {

@@ -3,6 +3,7 @@
 // its time: a loaded machine gets through fewer rounds.
 
 #include "lock_fixture.hpp"
+#include "pawl/core/worker.hpp"
 
 #include <gtest/gtest.h>
 
@@ -431,4 +432,88 @@ TEST(lock_stress, blocks_wander_between_threads_and_come_back) {
   block_pool::flush();
   EXPECT_EQ(block_pool::blocks_out(), before)
     << "threads that have ended keep nothing";
+}
+
+/// Collects the waiters that are settled, from any thread.
+struct collecting_port final : worker_port {
+  void settled(part_waiter& w) noexcept override {
+    std::lock_guard guard{lock};
+    done.push_back(&w);
+  }
+
+  std::vector<part_waiter*> take() {
+    std::lock_guard guard{lock};
+    return std::exchange(done, {});
+  }
+
+  std::mutex lock;
+  std::vector<part_waiter*> done;
+};
+
+struct no_sessions final : session_resolver {
+  session_ledger* find(const session_id&) override {
+    return nullptr;
+  }
+};
+
+// Granted to a worker that has just seen that it is granted, and takes it back,
+// while the grantor is still entering it into the session's ledger.
+TEST(lock_stress, a_part_is_taken_back_while_it_is_granted) {
+  constexpr auto home = static_cast<node_slot>(1);
+  lock_world world;
+  collecting_port way_back;
+  no_sessions nobody;
+  term what{"t"};
+  auto a = world.session();
+  constexpr int rounds = 100'000;
+  std::atomic<hold_record*> shown{nullptr};
+  std::atomic<bool> over{false};
+  budget time;
+  {
+    manager_thread managers{world};
+    worker machine{worker_options{static_cast<node_slot>(0), home, 7,
+                                  std::chrono::seconds{1}},
+                   world.locks, way_back, world.clock, nobody};
+    scope_effects out;
+    machine.set_ready(out);
+    std::thread releaser{[&] {
+      while (!over.load()) {
+        if (auto* r = shown.exchange(nullptr))
+          world.locks.release(*r);
+        else
+          std::this_thread::yield();
+      }
+    }};
+    for (int i = 0; i < rounds && time.left(); ++i) {
+      auto* r = world.take(a, what, exclusive);
+      ASSERT_NE(r, nullptr) << "round " << i;
+      request_message ask;
+      ask.id = {home, static_cast<std::uint64_t>(i) + 1};
+      ask.session = {home, 5};
+      ask.age.who = ask.session;
+      ask.terms = {{what, exclusive}};
+      ask.carried = {0};
+      machine.receive(ask, out);
+      shown.store(r);
+      // Not before the grant is near: it takes a message to the manager.
+      auto view = world.locks.table().view(what);
+      for (int spin = 0; spin < 2000 && view.contended; ++spin)
+        view = world.locks.table().view(what);
+      for (int spin = 0; spin < 1 << i % 14; ++spin)
+        over.load();
+      machine.receive(abandon_message{ask.id, 0}, out);
+      machine.check_invariants();
+      while (world.locks.table().view(what).mode != lock_mode::none
+             || world.locks.table().view(what).contended)
+        std::this_thread::yield();
+      for (auto* w : way_back.take())
+        machine.settled(*w, out);
+      out.clear();
+    }
+    over.store(true);
+    releaser.join();
+  }
+  for (auto* w : way_back.take())
+    w->unref();
+  world.expect_idle();
 }

@@ -292,7 +292,7 @@ private:
     walk_standing standing_of(const walk_claim& x) override {
       return {cluster.is_pending(x.wait.request, x.wait.attempt),
               cluster.how_in_the_way(*this, x),
-              cluster.age_of(*this, x.wait.session)};
+              {cluster.age_of(*this, x.wait.session), x.wait.session}};
     }
     void sentence(const walk_verdict_message& x, scope_effects& out) override {
       cluster.sentence(*this, x, out);

@@ -73,6 +73,44 @@ TEST(session_ledger, keeps_the_age_that_its_home_says) {
   who->check_invariants();
 }
 
+TEST(session_ledger, keeps_its_age_while_it_holds_nothing_if_it_is_told_to) {
+  lock_world t;
+  auto who = t.session();
+  who->keep_age();
+  EXPECT_EQ(who->age().lamport, session_age::holds_nothing);
+  who->check_invariants();
+  auto* a = record_of(who, 1);
+  ASSERT_TRUE(who->enter(*a));
+  auto age = who->age();
+  EXPECT_TRUE(who->leave(*a));
+  t.clock.tick();
+  ASSERT_TRUE(who->enter(*(a = record_of(who, 1))));
+  EXPECT_EQ(who->age(), age);
+  EXPECT_TRUE(who->leave(*a));
+  who->check_invariants();
+}
+
+TEST(session_ledger, begins_with_the_age_of_another_ties_included) {
+  lock_world t;
+  auto first = t.session();
+  auto between = t.session();
+  auto again = t.session();
+  auto* a = record_of(first, 1);
+  auto* b = record_of(between, 1);
+  ASSERT_TRUE(first->enter(*a));
+  ASSERT_TRUE(between->enter(*b));
+  again->keep_age(first->age());
+  EXPECT_EQ(again->age(), first->age());
+  EXPECT_LT(again->age(), between->age()) << "the clock did not move";
+  auto* c = record_of(again, 1);
+  ASSERT_TRUE(again->enter(*c));
+  EXPECT_EQ(again->age(), first->age());
+  again->check_invariants();
+  EXPECT_TRUE(first->leave(*a));
+  EXPECT_TRUE(between->leave(*b));
+  EXPECT_TRUE(again->leave(*c));
+}
+
 TEST(session_ledger, once_closed_takes_nothing_in) {
   lock_world t;
   auto who = t.session();

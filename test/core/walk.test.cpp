@@ -157,7 +157,7 @@ private:
       auto age = all.ages.find(n);
       return {all.waits_.count(x.wait) != 0,
               all.gone ? standing::none : all.how,
-              age != all.ages.end() ? age->second : n};
+              {age != all.ages.end() ? age->second : n, x.wait.session}};
     }
     void sentence(const walk_verdict_message& x, scope_effects&) override {
       EXPECT_EQ(x.session.home, self);
@@ -391,7 +391,7 @@ TEST(walk, ignores_answers_that_nobody_asked_for_and_what_a_peer_cannot_know) {
   blocked_wait x;
   x.wait = {w.session(2), {world::slot(2), 9}, 0, world::slot(2)};
   x.by.push_back({w.session(1), {world::slot(1), 0}, 0,
-                  blocker::kind::direct_hold, false, standing::whole, 0});
+                  blocker::kind::direct_hold, false, standing::whole, {}});
   lie.waits.push_back(x);
   x.wait.node = world::slot(1);
   x.by[0].session.home = static_cast<node_slot>(99);

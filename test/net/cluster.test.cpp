@@ -28,8 +28,8 @@ namespace {
 
 constexpr auto bound = 20s;
 
-/// For cluster::awake: the epochs in which a scope has exchanged its holds.
-const std::vector<std::atomic<link_epoch>> nothing_exchanged(3);
+/// For cluster::awake: when a scope has exchanged its holds.
+const std::vector<exchange_time> nothing_exchanged(3);
 
 // -- ports --------------------------------------------------------------------
 

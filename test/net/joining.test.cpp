@@ -184,8 +184,7 @@ TEST_F(joining, nodes_all_anew_make_old_handles_fail_fast) {
 
 // A hand-over races grants, releases and downgrades of other threads: a scope is
 // closed and opened again all the while.
-TEST_F(joining,
-       DISABLED_scope_sees_each_hold_whole_while_others_lock_and_release) {
+TEST_F(joining, scope_sees_each_hold_whole_while_others_lock_and_release) {
   configure_and_start({"a", "b", "c"});
   constexpr int terms = 4;
   constexpr int rounds = 1700; // six threads of it: 10^4

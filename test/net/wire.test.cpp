@@ -108,14 +108,10 @@ public:
     return static_cast<pawl::standing>(below(3));
   }
 
-  std::uint64_t lamport() {
-    return below(3) == 0 ? session_age::holds_nothing : number();
-  }
-
   pawl::blocker blocker() {
     return {session(),       request(), attempt(),
             static_cast<pawl::blocker::kind>(below(3)),
-            below(2) == 0, how(),     lamport()};
+            below(2) == 0, how(), age()};
   }
 
   template <class F>
@@ -209,7 +205,7 @@ public:
           return blocked_wait{wait(), term(), mode(),
                               some([this] { return blocker(); })};
         });
-        x.standings = some([this] { return walk_standing{below(2) == 0, how(), lamport()}; });
+        x.standings = some([this] { return walk_standing{below(2) == 0, how(), age()}; });
         return x;
       }
       case 16: {

@@ -213,10 +213,21 @@ struct operation {
   std::string node;
   std::uint64_t token = 0;
   std::int64_t begin = 0;
+  /// It knew at once that it held. If not, it has just slept, and may have been
+  /// granted by itself alone: then it holds, if it does, from held_at on.
+  bool known = false;
   /// The last moment at which it knew that it held; 0: it never knew, because
   /// it was killed or still_held() said no.
   std::int64_t held_at = 0;
   bool ended = false;
+
+  [[nodiscard]] std::int64_t from() const {
+    return known ? begin : held_at;
+  }
+
+  [[nodiscard]] std::int64_t until() const {
+    return std::max(from(), held_at);
+  }
 };
 
 class checker {
@@ -242,6 +253,8 @@ public:
         x.node = node;
         x.token = token;
         x.begin = at;
+        words >> held;
+        x.known = held != 0;
       } else if (what == "end" && words >> held) {
         x.ended = true;
         x.held_at = held != 0 ? at : 0;
@@ -256,31 +269,41 @@ public:
   void check(const guarded_counters& counters, int kills, int freezes) {
     std::uint64_t all = 0;
     for (auto& [term, ops] : of_) {
-      std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
-        return a.token < b.token;
-      });
+      std::set<std::uint64_t> tokens;
       std::uint64_t done = 0;
-      std::int64_t latest = 0;
-      const operation* who = nullptr;
       for (const auto& x : ops) {
-        if (who != nullptr && x.token == who->token)
+        if (!tokens.insert(x.token).second)
           fault(fmt::format("term {}: token {} was issued twice", term,
                             x.token));
-        // Who wakes is alone at first, and is granted what others hold, but
-        // knows that it cannot know.
-        if (x.ended && x.held_at == 0)
-          continue;
-        if (x.begin < latest)
-          fault(fmt::format(
-            "term {}: node {} was granted token {} at {}, and node {} still "
-            "held it with token {} at {}",
-            term, x.node, x.token, x.begin, who->node, who->token, latest));
-        auto until = std::max(x.begin, x.held_at);
-        if (until > latest) {
-          latest = until;
-          who = &x;
-        }
         done += x.held_at != 0 ? 1 : 0;
+      }
+      // Who wakes is alone at first, and is granted what others hold, but
+      // knows that it cannot know.
+      std::erase_if(ops, [](const operation& x) {
+        return x.held_at == 0 && (x.ended || !x.known);
+      });
+      std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
+        return a.from() < b.from();
+      });
+      const operation* who = nullptr;
+      const operation* highest = nullptr;
+      for (const auto& x : ops) {
+        if (who != nullptr && x.from() < who->until())
+          fault(fmt::format("term {}: node {} held it with token {} at {}, and "
+                            "node {} still held it with token {} at {}",
+                            term, x.node, x.token, x.from(), who->node,
+                            who->token, who->until()));
+        if (who == nullptr || x.until() > who->until())
+          who = &x;
+        if (!x.known)
+          continue; // granted on nodes that the others had left
+        if (highest != nullptr && x.token < highest->token)
+          fault(fmt::format("term {}: node {} was granted token {} at {}, after "
+                            "node {} had been granted token {}",
+                            term, x.node, x.token, x.begin, highest->node,
+                            highest->token));
+        else
+          highest = &x;
       }
       // Who is killed may have counted and not said so; who is frozen between
       // its look and its write may have undone others'.

@@ -1,7 +1,8 @@
 // What members write and the driver checks: one line per event in a file of each
 // member, times in ns of CLOCK_MONOTONIC, which all processes of a machine share.
 //
-//   begin <term> <token> <time>           the lock was granted
+//   begin <term> <token> <time> <held>    the lock was granted; held: what
+//                                         still_held() said then
 //   end <term> <token> <time> <held>      held: what still_held() said at <time>
 //                                         or later; 1: the counter was raised
 //

@@ -100,8 +100,10 @@ private:
         log_.line(fmt::format("failed {} {}\n", i, to_string(held.error())));
         continue;
       }
-      log_.line(fmt::format("begin {} {} {}\n", i, held->token(),
-                            testing::monotonic_ns()));
+      auto since = testing::monotonic_ns();
+      auto known = held->still_held();
+      log_.line(fmt::format("begin {} {} {} {}\n", i, held->token(), since,
+                            known ? 1 : 0));
       auto& counter = counters_.of[i];
       auto value = counter.load();
       if (random() % 4 == 0)
