@@ -3,6 +3,7 @@
 #include "pawl/core/ensure.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -111,8 +112,27 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
 
 void coordinator::give_back_and_ask_again(const request_id& id,
                                           scope_effects& out) {
-  if (auto* x = pick(id))
-    x->give_back_and_ask_again(out);
+  auto* x = pick(id);
+  if (x == nullptr || !x->pending())
+    return;
+  // What another request of the session has of the same terms would be as much
+  // in the way, and would cover this one at once when it is asked again.
+  scope_effects all;
+  for (auto serial : of_session_.at(x->spec().session.serial)) {
+    auto& y = requests_.at(serial);
+    const auto& terms = y.spec().terms;
+    if (y.pending()
+        && std::any_of(terms.begin(), terms.end(), [&](const term_lock& t) {
+             return x->find_term(t.what).has_value();
+           }))
+      y.give_back_and_ask_again(all);
+  }
+  // All is given back before any of it is asked for.
+  std::stable_partition(all.begin(), all.end(), [](const scope_effect& e) {
+    const auto* s = std::get_if<effect::send>(&e);
+    return s == nullptr || !std::holds_alternative<request_message>(s->what);
+  });
+  std::move(all.begin(), all.end(), std::back_inserter(out));
 }
 
 void coordinator::waits_elsewhere(const request_id& id, scope_effects& out) {

@@ -721,6 +721,12 @@ private:
       else
         ask_several(n, *s);
     }
+    // Some do not wait for what they have asked before they ask for more.
+    if (below(4) == 0)
+      later_on(n, below(200), [this, &n, who] {
+        if (n.sessions.count(who) != 0)
+          ask_next(n, who);
+      });
   }
 
   /// A request of the session has ended.
