@@ -69,6 +69,10 @@ void effect_executor::execute(effect::installed& x) {
   home_.installed(x.peer, x.epoch, x.holds, next_);
 }
 
+void effect_executor::execute(effect::walk& x) {
+  port_.walk(x);
+}
+
 bool for_worker(const message& what) noexcept {
   return std::visit(
     [](const auto& x) {
@@ -79,6 +83,7 @@ bool for_worker(const message& what) noexcept {
              || std::is_same_v<type, downgrade_message>
              || std::is_same_v<type, raise_message>
              || std::is_same_v<type, hand_over_message>
+             || std::is_same_v<type, waits_elsewhere_message>
              || std::is_same_v<type, scope_closed_message>;
     },
     what);

@@ -49,6 +49,9 @@ public:
   virtual void ready() = 0;
 
   virtual void mismatch(node_slot peer) = 0;
+
+  /// A search for a deadlock is to begin.
+  virtual void walk(const effect::walk& x) = 0;
 };
 
 class effect_executor {
@@ -74,6 +77,7 @@ private:
   void execute(effect::ready& x);
   void execute(effect::mismatch& x);
   void execute(effect::installed& x);
+  void execute(effect::walk& x);
 
   const node_slot self_;
   coordinator& home_;
@@ -84,7 +88,7 @@ private:
 };
 
 /// Whether a message is for the worker of its sender (else it is for the
-/// coordinator; `hand_over` and `scope_closed` are for both, the coordinator
+/// scope's actor: the coordinator, or its walks; `hand_over` and `scope_closed` are for both, the coordinator
 /// first).
 [[nodiscard]] bool for_worker(const message& what) noexcept;
 [[nodiscard]] bool for_coordinator(const message& what) noexcept;

@@ -28,10 +28,11 @@ pending::pending(ask&& what)
     cancel_(std::move(what.cancel)) {
   if (what.within)
     deadline_ = asked_ + *what.within;
+  auto& where = scope();
+  request = where.next_request();
   if (!wide_)
     return;
-  auto& where = scope();
-  spec_.id = where.next_request();
+  spec_.id = request;
   spec_.session = client().id();
   spec_.age = client().age();
   if (what.several)
@@ -81,6 +82,17 @@ pending::~pending() {
 void pending::start() {
   auto& where = scope();
   auto& locks = where.locks;
+  // Two waits of one session: who is behind one of them may be in a cycle with
+  // the other.
+  auto others = where.board.add(*this);
+  for (auto& x : others) {
+    if (x->wide_)
+      where.put(post::elsewhere{x->request});
+    else
+      locks.table().mark_elsewhere(*x);
+  }
+  if (!others.empty() && !wide_)
+    locks.table().mark_elsewhere(*this);
   if (cancel_.state() && !cancel_.state()->add(*this))
     locks.end(*this, outcome::cancelled);
   if (deadline_ && state() == outcome::pending)
@@ -131,6 +143,19 @@ void pending::refuse(outcome why, std::string node) {
     node_ = std::move(node);
   }
   scope().locks.end(*this, why);
+}
+
+bool pending::condemn(outcome why, std::vector<cycle_edge> cycle) {
+  {
+    std::lock_guard guard{lock_};
+    cycle_ = std::move(cycle);
+  }
+  return scope().locks.end(*this, why);
+}
+
+bool pending::has(std::uint16_t which) const noexcept {
+  return session().lists(lock_table::low(spec_.terms[which].what.hash()),
+                         wholes_[which]);
 }
 
 void pending::node_left(std::uint16_t which, node_slot node) {
@@ -214,11 +239,15 @@ void pending::take(lock_set& out) {
 
 failure pending::why() const {
   std::lock_guard guard{lock_};
-  return make_failure(state(), node_);
+  auto result = make_failure(state(), node_);
+  if (state() == outcome::deadlock)
+    result.cycle = cycle_;
+  return result;
 }
 
 void pending::settled() noexcept {
   auto& where = scope();
+  where.board.remove(*this);
   where.drop_deadline(*this);
   if (cancel_.state())
     cancel_.state()->remove(*this);

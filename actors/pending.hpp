@@ -96,6 +96,12 @@ public:
   /// Ends it, on the coordinator's word. `node` is the one concerned.
   void refuse(outcome why, std::string node);
 
+  /// A search for a deadlock has come to a verdict. False: it had ended before.
+  bool condemn(outcome why, std::vector<cycle_edge> cycle);
+
+  /// Once granted: whether its client has that term still.
+  [[nodiscard]] bool has(std::uint16_t which) const noexcept;
+
   /// Its hold of a term, one that its client still has, shrank by a node.
   void node_left(std::uint16_t which, node_slot node);
 
@@ -154,6 +160,7 @@ private:
   cancel_token cancel_;
   mutable std::mutex lock_; // of what the coordinator writes afterwards
   std::vector<node_slot> nodes_;
+  std::vector<cycle_edge> cycle_; // of a deadlock; before settled()
   std::string node_; // concerned in the failure; before settled()
 };
 

@@ -69,6 +69,10 @@ pawl::statistics::snapshot scope::statistics() const {
   return state_->statistics.read();
 }
 
+std::vector<deadlock_report> scope::deadlocks() const {
+  return state_->deadlocks();
+}
+
 residue scope::residue() const {
   pawl::residue result;
   result.rows = state_->locks.table().rows();

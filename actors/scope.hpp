@@ -13,6 +13,7 @@
 #include "pawl/actors/scope_options.hpp"
 #include "pawl/actors/session.hpp"
 #include "pawl/core/ids.hpp"
+#include "pawl/core/outcome.hpp"
 #include "pawl/core/statistics.hpp"
 
 #include <chrono>
@@ -99,6 +100,10 @@ public:
   [[nodiscard]] bool wait_ready(std::chrono::milliseconds limit) const;
 
   [[nodiscard]] pawl::statistics::snapshot statistics() const;
+
+  /// The last 64 deadlocks of which a session of this node was told, oldest
+  /// first.
+  [[nodiscard]] std::vector<deadlock_report> deadlocks() const;
 
   /// Counts what there is on this node. Walks the table: for reports and tests.
   [[nodiscard]] pawl::residue residue() const;

@@ -6,6 +6,7 @@
 #include "pawl/core/ensure.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t trim_steps = 4096;
 
 /// Changes whenever two nodes could not work together in a scope.
-constexpr std::uint64_t scope_fingerprint = 1;
+constexpr std::uint64_t scope_fingerprint = 2;
 
 coordinator_options options_for(const scope_state& scope) {
   coordinator_options result;
@@ -40,6 +41,14 @@ worker_options own_worker(const scope_state& scope) {
   return result;
 }
 
+walk_options walks_of(const scope_state& scope) {
+  walk_options result;
+  result.self = scope.self();
+  result.nodes = scope.place().names.size();
+  result.limit = scope.options().probe_limit;
+  return result;
+}
+
 } // namespace
 
 scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
@@ -49,6 +58,7 @@ scope_actor::scope_actor(caf::actor_config& cfg, scope_ptr scope,
     ended_(std::move(ended)),
     home_(options_for(*scope_), scope_->locks.table(), *scope_->clock),
     own_(own_worker(*scope_), scope_->locks, *scope_, *scope_->clock, *this),
+    search_(walks_of(*scope_), *this),
     executor_(scope_->self(), home_, own_, *this),
     links_(scope_->place().names.size()),
     housekeeping_at_(std::chrono::steady_clock::now() + 1000ms) {
@@ -100,6 +110,7 @@ void scope_actor::wake() {
   scope_effects out;
   home_.tick(now(), out);
   run(out);
+  end_patience();
   keep_house();
   set_timer();
 }
@@ -122,14 +133,18 @@ void scope_actor::handle(post::open& x) {
     p.unref();
     return;
   }
-  auto& spec = p.spec();
+  auto spec = p.spec();
+  // Who comes afterwards finds this one on the board.
+  spec.elsewhere = scope_->board.waits_of(spec.session).size() > 1;
+  spec.patient
+    = !spec.elsewhere && spec.age.lamport == session_age::holds_nothing;
   requests_.emplace(spec.id, entry{&p, 0});
   auto& session = sessions_[spec.session];
   session.state = &p.client();
   ++session.requests;
   scope_->wide_requests.store(requests_.size(), std::memory_order_relaxed);
   scope_effects out;
-  home_.open(spec, out);
+  home_.open(std::move(spec), out);
   run(out);
 }
 
@@ -168,6 +183,9 @@ void scope_actor::handle(post::from_peer& x) {
     return;
   scope_effects out;
   home_.receive(x.from, x.what, out);
+  search_.receive(x.from, x.what, out);
+  if (std::holds_alternative<scope_closed_message>(x.what))
+    search_.peer_gone(x.from, out);
   run(out);
   auto* ack = std::get_if<hand_over_ack_message>(&x.what);
   if (ack != nullptr && ack->installed != scope_closed_ack)
@@ -190,8 +208,11 @@ void scope_actor::handle(post::link_down& x) {
   scope_effects out;
   home_.link_down(x.peer, x.epoch, out);
   run(out);
-  if (links_[to_index(x.peer)].epoch == x.epoch)
-    links_[to_index(x.peer)] = {};
+  if (links_[to_index(x.peer)].epoch != x.epoch)
+    return;
+  links_[to_index(x.peer)] = {};
+  search_.peer_gone(x.peer, out);
+  run(out);
 }
 
 void scope_actor::handle(post::rejected& x) {
@@ -208,6 +229,16 @@ void scope_actor::handle(post::effects& x) {
   // A worker may have installed what its peer has handed over.
   for (std::size_t i = 0; i < links_.size(); ++i)
     note_exchange(static_cast<node_slot>(i));
+}
+
+void scope_actor::handle(post::walk& x) {
+  start_walk(x.what, true);
+}
+
+void scope_actor::handle(post::elsewhere& x) {
+  scope_effects out;
+  home_.waits_elsewhere(x.id, out);
+  run(out);
 }
 
 void scope_actor::handle(post::close_party& x) {
@@ -312,6 +343,149 @@ void scope_actor::mismatch(node_slot peer) {
                        scope_->name(), scope_->name_of(peer)));
 }
 
+void scope_actor::walk(const effect::walk& x) {
+  if (x.patient && scope_->options().deadlock_grace.count() > 0)
+    patient_.push_back({std::chrono::steady_clock::now()
+                          + scope_->options().deadlock_grace,
+                        x});
+  else
+    starting_.push_back(x);
+}
+
+// -- walk_port ----------------------------------------------------------------
+
+/// Calls `f` with the waiter on this node, if it is there.
+template <class F>
+bool scope_actor::with_waiter(const wait_name& what, F f) {
+  if (auto part = scope_->board.find(what.request, what.attempt))
+    return f(static_cast<const waiter&>(*part));
+  if (what.session.home != scope_->self())
+    return false;
+  auto x = scope_->board.find(what.session, what.request);
+  return x && !x->wide() && f(static_cast<const waiter&>(*x));
+}
+
+void scope_actor::waits_of(const session_id& who, std::vector<wait_name>& out) {
+  home_.waits_of(who, out);
+  // Whose client has ended it is on its way out.
+  std::erase_if(out, [this](const wait_name& x) {
+    auto* p = find(x.request);
+    return p == nullptr || p->state() != outcome::pending;
+  });
+  for (const auto& x : scope_->board.waits_of(who))
+    if (!x->wide() && x->state() == outcome::pending)
+      out.push_back({who, x->request, 0, scope_->self()});
+}
+
+bool scope_actor::blockers_of(const wait_question& what, std::size_t limit,
+                              blocked_wait& out) {
+  return with_waiter(what.wait, [&](const waiter& w) {
+    out.wait = what.wait;
+    out.what = w.what();
+    out.mode = w.mode();
+    return scope_->locks.table().blockers(w, what.except, limit, out.by);
+  });
+}
+
+bool scope_actor::reachable(node_slot peer) {
+  return links_[to_index(peer)].epoch != 0;
+}
+
+bool scope_actor::waits_here(const wait_name& what) {
+  return with_waiter(what, [&](const waiter& w) {
+    std::vector<blocker> nobody;
+    return scope_->locks.table().blockers(w, {}, 0, nobody);
+  });
+}
+
+walk_standing scope_actor::standing_of(const walk_claim& x) {
+  auto who = scope_->board.find(x.wait.session, x.wait.request);
+  if (!who)
+    return {};
+  auto age = who->client().age();
+  age.lamport = std::min(age.lamport, home_.age_of(x.wait.session));
+  return {still_pending(x.wait), how_in_the_way(x), age};
+}
+
+bool scope_actor::still_pending(const wait_name& what) {
+  auto x = scope_->board.find(what.session, what.request);
+  if (!x || x->state() != outcome::pending)
+    return false;
+  if (!x->wide())
+    return true;
+  const auto* request = home_.find(what.request);
+  return request != nullptr && request->pending()
+         && request->attempt() == what.attempt;
+}
+
+standing scope_actor::how_in_the_way(const walk_claim& x) {
+  auto here = x.node == scope_->self()
+              && scope_->locks.table().holds_against(x.what, x.by.session,
+                                                     x.mode);
+  auto* p = find(x.by.request);
+  const auto* request = home_.find(x.by.request);
+  if (p == nullptr || request == nullptr) {
+    // A lock for this node alone, or a request for one.
+    auto asked = x.by.how == blocker::kind::queued
+                 && still_pending({x.by.session, x.by.request, 0, x.node});
+    return asked || here ? standing::whole : standing::none;
+  }
+  if (request->attempt() != x.by.attempt
+      || (p->state() != outcome::pending && p->state() != outcome::granted))
+    return standing::none;
+  auto how = request->in_the_way(x.what, x.mode, x.by.kept);
+  auto which = request->find_term(x.what);
+  if (how == standing::whole && p->state() == outcome::granted
+      && !p->has(*which))
+    return standing::none; // its release is on its way
+  // A request of a session that has the term already may be granted because of
+  // that; to give it back would help nobody.
+  if (how == standing::partial
+      && (here
+          || home_.holds_against(x.what, x.by.session, x.mode, x.node)))
+    return standing::whole;
+  return how;
+}
+
+void scope_actor::sentence(const walk_verdict_message& x, scope_effects& out) {
+  if (!still_pending({x.session, x.request, x.attempt, no_node}))
+    return;
+  if (x.why == outcome::pending) {
+    home_.give_back_and_ask_again(x.request, out);
+    return;
+  }
+  std::vector<cycle_edge> cycle;
+  for (const auto& step : x.cycle)
+    cycle.push_back({step.session, to_string(step.what),
+                     scope_->name_of(step.node), step.mode});
+  auto who = scope_->board.find(x.session, x.request);
+  if (!who || !who->condemn(x.why, cycle) || x.why != outcome::deadlock)
+    return;
+  scope_->report({x.session, std::move(cycle)});
+}
+
+void scope_actor::walked(std::size_t visited) {
+  scope_->statistics.count_walk(visited);
+}
+
+void scope_actor::start_walk(const wait_name& what, bool all_waits) {
+  if (stopping_)
+    return;
+  scope_effects out;
+  search_.start(what, all_waits, out);
+  run(out);
+}
+
+void scope_actor::end_patience() {
+  auto now = std::chrono::steady_clock::now();
+  while (!patient_.empty() && patient_.front().due <= now) {
+    auto x = std::move(patient_.front().what);
+    patient_.pop_front();
+    if (waits_here(x.what))
+      start_walk(x.what, x.all_waits);
+  }
+}
+
 // -- session_resolver ---------------------------------------------------------
 
 session_ledger* scope_actor::find(const session_id& who) {
@@ -328,7 +502,14 @@ std::chrono::nanoseconds scope_actor::now() const {
 }
 
 void scope_actor::run(scope_effects& out) {
-  executor_.run(std::move(out));
+  executor_.run(std::exchange(out, {}));
+  // Not within the executor: their effects come behind all that is listed.
+  while (!starting_.empty()) {
+    for (const auto& x : std::exchange(starting_, {}))
+      if (!stopping_)
+        search_.start(x.what, x.all_waits, out);
+    executor_.run(std::exchange(out, {}));
+  }
 }
 
 void scope_actor::set_timer() {
@@ -337,6 +518,9 @@ void scope_actor::set_timer() {
     auto at = std::chrono::steady_clock::time_point{*joining};
     next = next ? std::min(*next, at) : at;
   }
+  if (!patient_.empty())
+    next = next ? std::min(*next, patient_.front().due)
+                : patient_.front().due;
   auto at = next ? std::min(*next, housekeeping_at_) : housekeeping_at_;
   if (at >= armed_)
     return;

@@ -15,9 +15,11 @@
 #include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/core/coordinator.hpp"
+#include "pawl/core/walk.hpp"
 #include "pawl/core/worker.hpp"
 
 #include <chrono>
+#include <deque>
 #include <future>
 #include <memory>
 #include <unordered_map>
@@ -27,7 +29,8 @@ namespace pawl {
 
 class scope_actor final : public caf::event_based_actor,
                           private scope_port,
-                          private session_resolver {
+                          private session_resolver,
+                          private walk_port {
 public:
   /// `ended` is set when it is over.
   scope_actor(caf::actor_config& cfg, scope_ptr scope,
@@ -55,6 +58,8 @@ private:
   void handle(post::link_down& x);
   void handle(post::rejected& x);
   void handle(post::effects& x);
+  void handle(post::walk& x);
+  void handle(post::elsewhere& x);
   void handle(post::close_party& x);
   void handle(post::arm& x);
   void handle(post::stop& x);
@@ -71,10 +76,22 @@ private:
   void view_changed(std::vector<node_slot> nodes) override;
   void ready() override;
   void mismatch(node_slot peer) override;
+  void walk(const effect::walk& x) override;
 
   // -- session_resolver -------------------------------------------------------
 
   session_ledger* find(const session_id& who) override;
+
+  // -- walk_port --------------------------------------------------------------
+
+  void waits_of(const session_id& who, std::vector<wait_name>& out) override;
+  bool blockers_of(const wait_question& what, std::size_t limit,
+                   blocked_wait& out) override;
+  bool reachable(node_slot peer) override;
+  bool waits_here(const wait_name& what) override;
+  walk_standing standing_of(const walk_claim& x) override;
+  void sentence(const walk_verdict_message& x, scope_effects& out) override;
+  void walked(std::size_t visited) override;
 
   // -- helpers ----------------------------------------------------------------
 
@@ -84,6 +101,12 @@ private:
   void note_exchange(node_slot peer);
   void keep_house();
   void forget(const request_id& id);
+  void end_patience();
+  void start_walk(const wait_name& what, bool all_waits);
+  template <class F>
+  bool with_waiter(const wait_name& what, F f);
+  [[nodiscard]] bool still_pending(const wait_name& what);
+  [[nodiscard]] standing how_in_the_way(const walk_claim& x);
   pending* find(const request_id& id);
   std::string name_or_nothing(node_slot x) const;
 
@@ -96,7 +119,16 @@ private:
   std::shared_ptr<std::promise<void>> ended_;
   coordinator home_;
   worker own_;
+  walks search_;
   effect_executor executor_;
+  /// Walks that begin later, if their wait is still there then. All wait for the
+  /// same time, so the first is the next.
+  struct patient_walk {
+    std::chrono::steady_clock::time_point due;
+    effect::walk what;
+  };
+  std::deque<patient_walk> patient_;
+  std::vector<effect::walk> starting_;
   std::unordered_map<request_id, entry> requests_;
   struct session_entry {
     session_state* state = nullptr;

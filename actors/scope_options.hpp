@@ -18,6 +18,10 @@ struct scope_options {
   /// Locks and sessions that one search for a deadlock may visit
   /// (`pawl.probe-limit`).
   std::uint32_t probe_limit = 10'000;
+  /// How long a request waits with nothing but parts of its own before a search
+  /// for a deadlock begins: contended hand-overs between nodes mostly resolve by
+  /// themselves (`pawl.deadlock-grace`).
+  std::chrono::milliseconds deadlock_grace{5};
   /// A node that is silent for so long is down (`pawl.node-timeout`).
   std::chrono::milliseconds node_timeout{2000};
 };

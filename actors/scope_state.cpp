@@ -19,6 +19,9 @@ std::atomic<std::uint64_t> instances{1};
 /// that take longer than their own limit are killed by then.
 constexpr std::chrono::milliseconds stop_patience{15'000};
 
+/// Verdicts that can be read afterwards.
+constexpr std::size_t kept_reports = 64;
+
 /// Serials are taken in blocks, so that threads do not share a counter.
 constexpr std::uint64_t serial_block = 1024;
 std::atomic<std::uint64_t> next_block{1};
@@ -222,6 +225,7 @@ request_id scope_state::next_request() {
 void scope_state::ask_here(pending& x) {
   if (gate() == outcome::pending) [[likely]] {
     locks.lock(x);
+    seek_deadlock(x);
     return;
   }
   if (!locks.enlist(x))
@@ -237,8 +241,19 @@ void scope_state::ask_here(pending& x) {
   auto now = gate();
   if (is_shut(now))
     locks.end(x, now);
-  else
+  else {
     locks.hang(x);
+    seek_deadlock(x);
+  }
+}
+
+/// A request that waits can close a cycle only if its session holds something or
+/// waits for something else.
+void scope_state::seek_deadlock(pending& x) {
+  auto& who = x.client();
+  if (x.state() == outcome::pending
+      && (who.holds_something() || who.waits() > 1))
+    put(post::walk{{who.id(), x.request, 0, self()}});
 }
 
 bool scope_state::wait_ready(std::chrono::milliseconds limit) {
@@ -259,6 +274,7 @@ void scope_state::ready() {
   }
   for (auto* x : waiting) {
     locks.hang(*x);
+    seek_deadlock(*x);
     x->unref();
   }
 }
@@ -405,6 +421,9 @@ void scope_state::dispose(scope_post& what) {
     else if (port_ && std::holds_alternative<scope_closed_message>(m->what))
       port_->send(m->from, m->epoch, name_,
                   hand_over_ack_message{scope_closed_ack});
+    else if (auto* q = std::get_if<walk_question_message>(&m->what);
+             port_ && q != nullptr)
+      port_->send(m->from, m->epoch, name_, nothing_known(*q));
   } else if (auto* p = std::get_if<post::close_party>(&what)) {
     p->who->close_sessions();
   }
@@ -467,6 +486,28 @@ void scope_state::release_whole(hold_owner& x) {
 
 void scope_state::settled(part_waiter& w) noexcept {
   put(post::settled{&w});
+}
+
+void scope_state::enters(part_waiter& w) {
+  board.add(w);
+}
+
+void scope_state::leaves(part_waiter& w) noexcept {
+  board.remove(w);
+}
+
+// -- deadlocks ----------------------------------------------------------------
+
+void scope_state::report(deadlock_report x) {
+  std::lock_guard guard{reports_lock_};
+  if (reports_.size() == kept_reports)
+    reports_.pop_front();
+  reports_.push_back(std::move(x));
+}
+
+std::vector<deadlock_report> scope_state::deadlocks() const {
+  std::lock_guard guard{reports_lock_};
+  return {reports_.begin(), reports_.end()};
 }
 
 worker_port& scope_state::way_back(

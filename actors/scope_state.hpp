@@ -24,6 +24,7 @@
 #include "pawl/actors/peer_port.hpp"
 #include "pawl/actors/scope_options.hpp"
 #include "pawl/actors/steady_now.hpp"
+#include "pawl/actors/wait_board.hpp"
 #include "pawl/core/deadlines.hpp"
 #include "pawl/core/local_locks.hpp"
 #include "pawl/core/message.hpp"
@@ -34,6 +35,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -113,6 +115,16 @@ struct effects {
   scope_effects what;
 };
 
+/// A client's request waits, and may close a cycle.
+struct walk {
+  wait_name what;
+};
+
+/// The session of a wide request waits for something else, too.
+struct elsewhere {
+  request_id id;
+};
+
 /// An actor with many locks has ended.
 struct close_party {
   party_ptr who;
@@ -130,7 +142,8 @@ struct stop {
 using scope_post
   = std::variant<post::open, post::cancel, post::release, post::downgrade,
                  post::settled, post::from_peer, post::link_up,
-                 post::link_leaving, post::link_down, post::rejected, post::effects, post::close_party, post::arm,
+                 post::link_leaving, post::link_down, post::rejected, post::effects,
+                 post::walk, post::elsewhere, post::close_party, post::arm,
                  post::stop>;
 
 /// Something that has to end before the locks of its scope do.
@@ -257,6 +270,15 @@ public:
   void look(manager_ref who) override;
   void release_whole(hold_owner& x) override;
   void settled(part_waiter& w) noexcept override;
+  void enters(part_waiter& w) override;
+  void leaves(part_waiter& w) noexcept override;
+
+  // -- deadlocks --------------------------------------------------------------
+
+  /// Notes a verdict on a session of this node. The last 64 are kept.
+  void report(deadlock_report x);
+
+  [[nodiscard]] std::vector<deadlock_report> deadlocks() const;
 
   /// How the waiters of a peer's worker find back to it; made when it is asked
   /// for first. Here because it has to outlive all that hang in the table.
@@ -298,6 +320,7 @@ public:
 
   // -- for everybody ----------------------------------------------------------
 
+  wait_board board; // outlives what is listed on it
   local_locks locks;
   pawl::statistics statistics;
   const std::shared_ptr<lamport_clock> clock;
@@ -312,6 +335,7 @@ public:
 
 private:
   void dispose(scope_post& what);
+  void seek_deadlock(pending& x);
   [[nodiscard]] bool arm(std::chrono::steady_clock::time_point due) noexcept;
   [[nodiscard]] std::shared_ptr<alarm>
   take_alarm(std::chrono::steady_clock::time_point now);
@@ -353,6 +377,9 @@ private:
   std::mutex joining_lock_;
   std::condition_variable joined_;
   std::vector<pending*> joining_; // each with a reference
+
+  mutable std::mutex reports_lock_;
+  std::deque<deadlock_report> reports_;
 
   std::mutex ways_back_lock_;
   std::vector<std::unique_ptr<worker_port>> ways_back_; // by slot

@@ -3,6 +3,7 @@
 #include "pawl/core/ensure.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -59,6 +60,7 @@ void coordinator::open(request_spec spec, scope_effects& out) {
     return refuse(outcome::busy);
   auto [i, added] = requests_.try_emplace(id.serial, std::move(spec), order_);
   ensure(added, "request ids are not used twice");
+  of_session_[i->second.spec().session.serial].push_back(id.serial);
   if (wait)
     idle_.push_back(id.serial);
   else
@@ -110,8 +112,32 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
 
 void coordinator::give_back_and_ask_again(const request_id& id,
                                           scope_effects& out) {
+  auto* x = pick(id);
+  if (x == nullptr || !x->pending())
+    return;
+  // What another request of the session has of the same terms would be as much
+  // in the way, and would cover this one at once when it is asked again.
+  scope_effects all;
+  for (auto serial : of_session_.at(x->spec().session.serial)) {
+    auto& y = requests_.at(serial);
+    const auto& terms = y.spec().terms;
+    if (y.pending()
+        && std::any_of(terms.begin(), terms.end(), [&](const term_lock& t) {
+             return x->find_term(t.what).has_value();
+           }))
+      y.give_back_and_ask_again(all);
+  }
+  // All is given back before any of it is asked for.
+  std::stable_partition(all.begin(), all.end(), [](const scope_effect& e) {
+    const auto* s = std::get_if<effect::send>(&e);
+    return s == nullptr || !std::holds_alternative<request_message>(s->what);
+  });
+  std::move(all.begin(), all.end(), std::back_inserter(out));
+}
+
+void coordinator::waits_elsewhere(const request_id& id, scope_effects& out) {
   if (auto* x = pick(id))
-    x->give_back_and_ask_again(out);
+    x->waits_elsewhere(out);
 }
 
 // -- events of links and workers ----------------------------------------------
@@ -325,10 +351,12 @@ template <class F>
 void coordinator::for_each(F f) {
   for (auto i = requests_.begin(); i != requests_.end();) {
     f(i->second);
-    if (i->second.state() == multi_node_request::phase::ended)
+    if (i->second.state() == multi_node_request::phase::ended) {
+      unlist(i->second);
       i = requests_.erase(i);
-    else
+    } else {
       ++i;
+    }
   }
 }
 
@@ -346,11 +374,62 @@ const multi_node_request* coordinator::find(const request_id& id) const {
 
 void coordinator::forget_if_ended(const request_id& id) {
   auto* x = pick(id);
-  if (x != nullptr && x->state() == multi_node_request::phase::ended)
-    requests_.erase(id.serial);
+  if (x == nullptr || x->state() != multi_node_request::phase::ended)
+    return;
+  unlist(*x);
+  requests_.erase(id.serial);
+}
+
+void coordinator::unlist(const multi_node_request& x) {
+  auto i = of_session_.find(x.spec().session.serial);
+  ensure(i != of_session_.end(), "C4: a request is listed by its session");
+  std::erase(i->second, x.id().serial);
+  if (i->second.empty())
+    of_session_.erase(i);
+}
+
+void coordinator::waits_of(const session_id& who,
+                           std::vector<wait_name>& out) const {
+  auto all = of_session_.find(who.serial);
+  if (who.home != options_.self || all == of_session_.end())
+    return;
+  for (auto serial : all->second) {
+    const auto& x = requests_.at(serial);
+    if (x.pending())
+      for (auto node : x.asked())
+        out.push_back({who, x.id(), x.attempt(), node});
+  }
+}
+
+bool coordinator::holds_against(const term& what, const session_id& who,
+                                lock_mode mode, node_slot node) const {
+  auto all = of_session_.find(who.serial);
+  if (who.home != options_.self || all == of_session_.end())
+    return false;
+  return std::any_of(
+    all->second.begin(), all->second.end(), [&](std::uint64_t serial) {
+      const auto& x = requests_.at(serial);
+      return x.involves(node)
+             && x.in_the_way(what, mode, false) == standing::whole;
+    });
+}
+
+std::uint64_t coordinator::age_of(const session_id& who) const {
+  auto result = session_age::holds_nothing;
+  auto all = of_session_.find(who.serial);
+  if (who.home == options_.self && all != of_session_.end())
+    for (auto serial : all->second)
+      if (const auto& x = requests_.at(serial); x.pending())
+        result = std::min(result, x.age().lamport);
+  return result;
 }
 
 void coordinator::check_invariants() const {
+  std::size_t listed = 0;
+  for (const auto& [session, all] : of_session_)
+    listed += all.size();
+  ensure(listed == requests_.size(),
+         "C4: each request is listed by its session, once");
   members_.check_invariants();
   auto view = members_.view();
   order_.sort(view);

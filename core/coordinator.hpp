@@ -27,6 +27,7 @@
 // of every_node requests that ask others, and of every_node holds, are exactly
 // the view. C2 each request is pending or granted; who has ended is gone.
 // C3 idle requests exist only while something that they wait for is unresolved.
+// C4 each request is listed by its session, once.
 //
 // Not thread-safe. O(requests) per change of the view, else O(nodes + terms).
 
@@ -42,6 +43,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace pawl {
@@ -92,6 +94,10 @@ public:
   /// A cycle of partial grants is broken at this request.
   void give_back_and_ask_again(const request_id& id, scope_effects& out);
 
+  /// The session of a pending request has another one, here or for this node
+  /// alone.
+  void waits_elsewhere(const request_id& id, scope_effects& out);
+
   // -- events of links and workers --------------------------------------------
 
   void link_up(node_slot peer, link_epoch epoch, scope_effects& out);
@@ -125,6 +131,18 @@ public:
 
   [[nodiscard]] const multi_node_request* find(const request_id& id) const;
 
+  /// Appends where pending requests of a session wait. O(its requests).
+  void waits_of(const session_id& who, std::vector<wait_name>& out) const;
+
+  /// Whether a granted request of a session is in the way of a request for `what`
+  /// in `mode` on that node.
+  [[nodiscard]] bool holds_against(const term& what, const session_id& who,
+                                   lock_mode mode, node_slot node) const;
+
+  /// The first hold of a session's pending requests, by Lamport time, as they
+  /// remember it over attempts.
+  [[nodiscard]] std::uint64_t age_of(const session_id& who) const;
+
   [[nodiscard]] std::optional<time_point> next_deadline() const noexcept {
     return members_.next_deadline();
   }
@@ -157,6 +175,7 @@ private:
   void for_each(F f);
   multi_node_request* pick(const request_id& id);
   void forget_if_ended(const request_id& id);
+  void unlist(const multi_node_request& x);
 
   const coordinator_options options_;
   const lock_table& table_;
@@ -164,6 +183,8 @@ private:
   const node_order order_;
   membership members_;
   request_map requests_;
+  /// Serials of requests, by serial of their session.
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> of_session_;
   std::vector<std::uint64_t> idle_; // serials of those that were not started
 };
 

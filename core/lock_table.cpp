@@ -3,6 +3,7 @@
 #include "pawl/core/ensure.hpp"
 #include "pawl/core/session_ledger.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <new>
@@ -376,6 +377,126 @@ void lock_table::raise(hold_record& r, fencing_token at_least) {
     }
   }
   saw(at_least);
+}
+
+// -- deadlocks ----------------------------------------------------------------
+
+void lock_table::mark_elsewhere(waiter& w) {
+  locked_bucket b{*this, low(w.what().hash())};
+  if (w.queue != nullptr)
+    w.queue->mark_elsewhere(w);
+  else
+    w.elsewhere = true; // counted when it hangs
+}
+
+bool lock_table::blockers(const waiter& w,
+                          std::span<const attempt_name> except,
+                          std::size_t limit,
+                          std::vector<blocker>& out) const {
+  locked_bucket b{*this, low(w.what().hash())};
+  if (w.queue == nullptr || w.state() != outcome::pending)
+    return false;
+  const auto& q = *w.queue;
+  auto word = b.get(find(b, q));
+  auto most = out.size() + limit;
+  auto foreign = [&](const waiter& u) {
+    return &u.session() != &w.session() && u.state() == outcome::pending;
+  };
+  auto add_waiter = [&](const waiter& u) {
+    if (out.size() < most)
+      out.push_back({u.session().id(), u.request, u.attempt,
+                     blocker::kind::queued});
+  };
+  // All holders are in the way of an exclusive request, and an exclusive one is
+  // in the way of all. Else it is a shared request that waits because of an
+  // exclusive one ahead.
+  auto strict = w.mode() == lock_mode::exclusive
+                || mode_of(word) == lock_mode::exclusive;
+  auto follow = q.elsewhere() > (w.elsewhere ? 1u : 0u) || w.company;
+  auto is_over = [&](const waiter& u) {
+    return std::find(except.begin(), except.end(),
+                     attempt_name{u.request, u.attempt})
+           != except.end();
+  };
+  auto may_be_why = [&](const waiter& u) {
+    return u.mode() == lock_mode::exclusive && foreign(u) && !is_over(u);
+  };
+  const waiter* because_of = nullptr;
+  if (w.mode() == lock_mode::shared && follow) {
+    // The nearest: shared ones ahead of it are in its way, but not in this one's.
+    for (auto* u = w.queue_prev; u != nullptr && because_of == nullptr;
+         u = u->queue_prev)
+      if (may_be_why(*u))
+        because_of = u;
+  } else if (!strict) {
+    for (auto* u = q.front(); u != nullptr && u != &w && because_of == nullptr;
+         u = u->queue_next)
+      if (may_be_why(*u))
+        because_of = u;
+  }
+  if (because_of != nullptr)
+    add_waiter(*because_of);
+  // Of its own session something may hold or wait ahead of others, which are in
+  // its way in turn.
+  auto mine = w.company && holds(q.holders, w.session());
+  if (follow)
+    for (auto* u = q.front(); u != nullptr && u != &w; u = u->queue_next) {
+      mine |= w.company && &u->session() == &w.session();
+      // Of two upgrades the holds are in each other's way, and say so longer.
+      if ((u->elsewhere || mine) && u != because_of && foreign(*u)
+          && !(u->upgrade && w.upgrade)
+          && (u->mode() == lock_mode::exclusive
+              || w.mode() == lock_mode::exclusive))
+        add_waiter(*u);
+    }
+  if (!strict)
+    return true;
+  const hold_record* last = nullptr;
+  for (auto* h = q.holders; h != nullptr && out.size() < most;
+       h = h->row_next) {
+    auto mode = h->mode.load(std::memory_order_relaxed);
+    auto conflicts = w.mode() == lock_mode::exclusive
+                     || mode == lock_mode::exclusive
+                     || (word & mixed_bit) == 0;
+    if (h->session == &w.session() || !conflicts)
+      continue;
+    auto direct = h->what == hold_record::kind::direct;
+    if (direct && last != nullptr && last->session == h->session)
+      continue; // one more handle of the same session
+    last = direct ? h : nullptr;
+    blocker x;
+    if (direct) {
+      x.session = {options_.slot, h->serial};
+      x.request = {options_.slot, 0};
+    } else {
+      x.session = h->owner->session;
+      x.request = h->owner->request;
+      x.attempt = h->owner->attempt;
+      x.how = blocker::kind::part_hold;
+    }
+    x.kept = mode != lock_mode::exclusive && w.mode() != lock_mode::exclusive;
+    out.push_back(x);
+  }
+  return true;
+}
+
+bool lock_table::holds_against(const term& what, const session_id& who,
+                               lock_mode mode) const {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr || who.home != options_.slot)
+    return false;
+  auto word = b.get(*x);
+  for (auto* h = list_of(*x, word); h != nullptr; h = h->row_next)
+    if (h->what == hold_record::kind::direct && h->serial == who.serial
+        && (mode == lock_mode::exclusive || (word & mixed_bit) == 0
+              ? mode_of(word) == lock_mode::exclusive
+                  || mode == lock_mode::exclusive
+              : h->mode.load(std::memory_order_relaxed)
+                  == lock_mode::exclusive))
+      return true;
+  return false;
 }
 
 // -- managers -----------------------------------------------------------------

@@ -66,6 +66,7 @@
 #include "pawl/core/hold_record.hpp"
 #include "pawl/core/lock_mode.hpp"
 #include "pawl/core/term.hpp"
+#include "pawl/core/wait_for_graph.hpp"
 #include "pawl/core/wait_queue.hpp"
 #include "pawl/core/waiter.hpp"
 
@@ -75,6 +76,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace pawl {
 
@@ -174,6 +176,29 @@ public:
 
   /// Writes a larger token into a hold and raises the counter to it.
   void raise(hold_record& r, fencing_token at_least);
+
+  // -- deadlocks --------------------------------------------------------------
+
+  /// The session of a waiter waits elsewhere, too; whether it hangs or not yet.
+  void mark_elsewhere(waiter& w);
+
+  /// Who is in the way of a waiter: holders of other sessions whose mode
+  /// conflicts, and requests ahead of it that conflict and wait elsewhere, too.
+  /// (Whatever the others ahead wait for, it waits for as well; except its own
+  /// session: who waits for that is named, too, if it waited here before. And a
+  /// shared request waits for shared ones, holders or ahead, only because of an
+  /// exclusive one ahead: one of these is named if need be, not of `except`.) Appends
+  /// at most `limit`. False if it does not hang, or has ended.
+  /// O(holders), and O(queue ahead) if somebody there waits elsewhere.
+  [[nodiscard]] bool blockers(const waiter& w,
+                              std::span<const attempt_name> except,
+                              std::size_t limit,
+                              std::vector<blocker>& out) const;
+
+  /// Whether a session of this node has a direct hold that conflicts with a
+  /// request in `mode`.
+  [[nodiscard]] bool holds_against(const term& what, const session_id& who,
+                                   lock_mode mode) const;
 
   // -- managers ---------------------------------------------------------------
 

@@ -15,6 +15,7 @@
 #include "pawl/core/lock_mode.hpp"
 #include "pawl/core/outcome.hpp"
 #include "pawl/core/term.hpp"
+#include "pawl/core/wait_for_graph.hpp"
 
 #include <cstdint>
 #include <string>
@@ -46,6 +47,13 @@ struct request_message {
   bool adopt = false;
   /// Refuse with `busy` instead of waiting.
   bool no_wait = false;
+  /// The session waits elsewhere, too: what is behind this request in a queue
+  /// has to be able to follow it there.
+  bool elsewhere = false;
+  /// The session held nothing and waited for nothing when it asked: what it
+  /// holds now are most likely parts of this very request, and contended
+  /// hand-overs resolve by themselves. A search for a deadlock may wait a little.
+  bool patient = false;
   friend bool operator==(const request_message&, const request_message&)
     = default;
 };
@@ -181,12 +189,111 @@ struct hand_over_ack_message {
     = default;
 };
 
+/// home -> node: the session of this request, which is asked there, waits
+/// elsewhere by now. The node marks what waits, and begins a search.
+struct waits_elsewhere_message {
+  request_id id;
+  attempt_number attempt = 0;
+  friend bool operator==(const waits_elsewhere_message&,
+                         const waits_elsewhere_message&)
+    = default;
+};
+
+/// Two sessions of a cycle that may be one: `wait` is what its session waits
+/// for, `by` how that session is in the way of the one before it, which asks for
+/// `what` in `mode` on `node`.
+struct walk_claim {
+  wait_name wait;
+  blocker by;
+  term what;
+  lock_mode mode = lock_mode::exclusive;
+  node_slot node = no_node;
+  friend bool operator==(const walk_claim&, const walk_claim&) = default;
+};
+
+/// A search for a deadlock -> node: all that this step of it wants to know from
+/// that node. Answered by exactly one walk_answer.
+struct walk_question_message {
+  /// Of the asker; comes back with the answer, as does `step`.
+  std::uint64_t walk = 0;
+  std::uint32_t step = 0;
+  /// How much the answer may say.
+  std::uint32_t budget = 0;
+  /// The wait from whose session the search began, and where it ends.
+  wait_name origin;
+  /// Where do these wait? They live there.
+  std::vector<session_id> sessions;
+  /// What blocks these? They wait there.
+  std::vector<wait_question> waits;
+  /// Does all of this still hold? Of sessions that live there.
+  std::vector<walk_claim> claims;
+  friend bool operator==(const walk_question_message&,
+                         const walk_question_message&)
+    = default;
+};
+
+/// What a session's home says of a claim.
+struct walk_standing {
+  /// That attempt is still pending.
+  bool waits = false;
+  /// How it is in the other's way. `none`: not any more.
+  standing how = standing::none;
+  session_age age;
+  friend bool operator==(const walk_standing&, const walk_standing&) = default;
+};
+
+/// node -> asker. The node has gone on by itself as far as it could: more may be
+/// in it than was asked for.
+struct walk_answer_message {
+  std::uint64_t walk = 0;
+  std::uint32_t step = 0;
+  /// The budget was used up, and there is more.
+  bool cut_short = false;
+  std::vector<session_waits> sessions;
+  std::vector<blocked_wait> waits;
+  /// One for each claim, in order.
+  std::vector<walk_standing> standings;
+  friend bool operator==(const walk_answer_message&, const walk_answer_message&)
+    = default;
+};
+
+/// The answer of a node on which the scope is not open.
+[[nodiscard]] walk_answer_message
+nothing_known(const walk_question_message& x);
+
+/// One edge of a cycle: `session` waits for `what` on `node`, where the next
+/// session of the cycle is in its way.
+struct cycle_step {
+  session_id session;
+  term what;
+  lock_mode mode = lock_mode::exclusive;
+  node_slot node = no_node;
+  friend bool operator==(const cycle_step&, const cycle_step&) = default;
+};
+
+/// A search -> home of the session concerned, which does it only if that
+/// attempt is still pending.
+struct walk_verdict_message {
+  session_id session;
+  request_id request;
+  attempt_number attempt = 0;
+  /// `deadlock`, `probe_limit`; or `pending`: the request gives back what it has
+  /// and asks again, and nobody sees it.
+  outcome why = outcome::deadlock;
+  std::vector<cycle_step> cycle;
+  friend bool operator==(const walk_verdict_message&,
+                         const walk_verdict_message&)
+    = default;
+};
+
 using message
   = std::variant<request_message, granted_message, refused_message,
                  abandon_message, release_message, downgrade_message,
                  raise_message, raised_message, lost_message,
                  scope_opened_message, scope_closed_message, hand_over_message,
-                 hand_over_ack_message>;
+                 hand_over_ack_message, waits_elsewhere_message,
+                 walk_question_message, walk_answer_message,
+                 walk_verdict_message>;
 
 /// The word for a message, as in docs/PROTOCOL.md and in logs.
 std::string_view name_of(const message& x) noexcept;

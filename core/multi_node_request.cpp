@@ -79,7 +79,7 @@ void multi_node_request::start(std::vector<node_slot> nodes,
   tokens_.assign(spec_.terms.size(), 0);
   order_->sort(nodes);
   for (auto node : nodes)
-    parts_.push_back({node, part_state::unasked, {}});
+    parts_.push_back({node, part_state::unasked, {}, false});
   if (parts_.empty()) {
     phase_ = phase::granted; // with token 0, which guards nothing
     out.push_back(effect::whole{id(), tokens_, {}});
@@ -152,8 +152,14 @@ void multi_node_request::give_back_and_ask_again(scope_effects& out) {
     return;
   abandon_all(out);
   for (auto& x : parts_)
-    x = part{x.node, part_state::unasked, {}};
+    x = part{x.node, part_state::unasked, {}, false};
   ask_new_lead(out);
+}
+
+void multi_node_request::waits_elsewhere(scope_effects& out) {
+  if (!pending() || std::exchange(spec_.elsewhere, true))
+    return;
+  tell_elsewhere(out);
 }
 
 // -- events in any phase ------------------------------------------------------
@@ -184,7 +190,7 @@ void multi_node_request::view_changed(std::vector<node_slot> nodes,
   for (auto node : nodes) {
     auto* known = same_lead ? find(node) : nullptr;
     next.push_back(known != nullptr ? std::move(*known)
-                                    : part{node, part_state::unasked, {}});
+                                    : part{node, part_state::unasked, {}, false});
   }
   parts_ = std::move(next);
   if (!same_lead) {
@@ -280,7 +286,7 @@ handed_over multi_node_request::hand_over_to(node_slot node) {
     auto place = std::find_if(parts_.begin(), parts_.end(), [&](const part& x) {
       return order_->before(node, x.node);
     });
-    parts_.insert(place, {node, part_state::held, tokens_});
+    parts_.insert(place, {node, part_state::held, tokens_, false});
   }
   handed_over result{id(),      attempt_,    spec_.session,
                      spec_.age, spec_.terms, tokens_};
@@ -311,6 +317,27 @@ std::vector<node_slot> multi_node_request::nodes() const {
   for (const auto& x : parts_)
     result.push_back(x.node);
   return result;
+}
+
+std::vector<node_slot> multi_node_request::asked() const {
+  std::vector<node_slot> result;
+  for (const auto& x : parts_)
+    if (x.state == part_state::asked)
+      result.push_back(x.node);
+  return result;
+}
+
+standing multi_node_request::in_the_way(const term& what, lock_mode mode,
+                                        bool kept) const noexcept {
+  auto i = find_term(what);
+  if (!i || phase_ == phase::ended)
+    return standing::none;
+  auto held = spec_.terms[*i].mode;
+  if (held == lock_mode::none
+      || (!kept && held != lock_mode::exclusive
+          && mode != lock_mode::exclusive))
+    return standing::none;
+  return phase_ == phase::granted ? standing::whole : standing::partial;
 }
 
 void multi_node_request::check_invariants() const {
@@ -359,25 +386,42 @@ void multi_node_request::check_invariants() const {
 
 // -- steps --------------------------------------------------------------------
 
-void multi_node_request::ask(part& x, scope_effects& out) {
+void multi_node_request::tell_elsewhere(scope_effects& out) {
+  for (auto& x : parts_)
+    if (x.state == part_state::asked && !std::exchange(x.told, true))
+      out.push_back(
+        effect::send{x.node, waits_elsewhere_message{id(), attempt_}});
+}
+
+void multi_node_request::ask(part& x, bool elsewhere, scope_effects& out) {
   auto is_lead = &x == &parts_.front();
   x.state = part_state::asked;
+  x.told = elsewhere || spec_.elsewhere;
   out.push_back(effect::send{
     x.node,
     request_message{id(), attempt_, spec_.session, spec_.age, spec_.terms,
-                    is_lead ? carried_ : tokens_, !is_lead, spec_.no_wait}});
+                    is_lead ? carried_ : tokens_, !is_lead, spec_.no_wait,
+                    x.told, spec_.patient && !spec_.elsewhere}});
 }
 
 void multi_node_request::ask_lead(scope_effects& out) {
   phase_ = phase::asking_lead;
-  ask(parts_.front(), out);
+  ask(parts_.front(), false, out);
 }
 
 void multi_node_request::ask_others(scope_effects& out) {
   phase_ = phase::asking_others;
+  // Where several are asked at once, each has to know that it is not alone.
+  auto several = std::count_if(parts_.begin(), parts_.end(), [](const part& x) {
+                   return x.state == part_state::unasked
+                          || x.state == part_state::asked;
+                 })
+                 > 1;
+  if (several)
+    tell_elsewhere(out);
   for (auto& x : parts_)
     if (x.state == part_state::unasked)
-      ask(x, out);
+      ask(x, several, out);
 }
 
 /// All parts are unasked: begins the next attempt.

@@ -89,6 +89,10 @@ struct request_spec {
   /// For `listed`. Empty: granted at once, and holds nothing.
   std::vector<node_slot> nodes;
   bool no_wait = false;
+  /// The session has another pending request.
+  bool elsewhere = false;
+  /// The session held nothing and waited for nothing when it asked.
+  bool patient = false;
 };
 
 /// Brings terms into canonical order; of doubles the stronger mode remains.
@@ -140,6 +144,10 @@ public:
   /// A cycle of partial grants is broken here: everything is given back and
   /// asked for again, with the age it has.
   void give_back_and_ask_again(scope_effects& out);
+
+  /// Its session has another pending request now: the nodes that are asked, and
+  /// those that will be, are told.
+  void waits_elsewhere(scope_effects& out);
 
   // -- events in any phase ----------------------------------------------------
 
@@ -205,6 +213,14 @@ public:
   /// Its nodes, in node order.
   [[nodiscard]] std::vector<node_slot> nodes() const;
 
+  /// The nodes that have not answered, where it may wait.
+  [[nodiscard]] std::vector<node_slot> asked() const;
+
+  /// How it is in the way of a request for `what` in `mode`, on one of its
+  /// nodes. `kept`: also if its hold is shared by now.
+  [[nodiscard]] standing in_the_way(const term& what, lock_mode mode,
+                                    bool kept) const noexcept;
+
   /// Once granted: one token per term.
   [[nodiscard]] const std::vector<fencing_token>& tokens() const noexcept {
     return tokens_;
@@ -220,9 +236,12 @@ private:
     node_slot node = no_node;
     part_state state = part_state::unasked;
     std::vector<fencing_token> tokens;
+    /// It knows that the session waits elsewhere, too.
+    bool told = false;
   };
 
-  void ask(part& x, scope_effects& out);
+  void ask(part& x, bool elsewhere, scope_effects& out);
+  void tell_elsewhere(scope_effects& out);
   void ask_lead(scope_effects& out);
   void ask_others(scope_effects& out);
   void raise_or_finish(scope_effects& out);

@@ -85,6 +85,13 @@ struct cycle_edge {
   friend bool operator==(const cycle_edge&, const cycle_edge&) = default;
 };
 
+/// A deadlock that was resolved by telling one of its sessions.
+struct deadlock_report {
+  /// Who was told.
+  session_id victim;
+  std::vector<cycle_edge> cycle;
+};
+
 /// Why a request did not get its lock.
 struct failure {
   outcome why = outcome::pending;

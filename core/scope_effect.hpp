@@ -84,12 +84,22 @@ struct installed {
   std::uint32_t holds = 0;
 };
 
+/// From a worker: a wait was entered on this node, or what is known of it has
+/// changed, and it may close a cycle. Begin a search; if `patient`, a little
+/// later, if it still waits then.
+struct walk {
+  wait_name what;
+  bool all_waits = false;
+  bool patient = false;
+};
+
 } // namespace effect
 
 using scope_effect
   = std::variant<effect::send, effect::whole, effect::ended, effect::hold_lost,
                  effect::node_left, effect::view_changed,
-                 effect::ready, effect::mismatch, effect::installed>;
+                 effect::ready, effect::mismatch, effect::installed,
+                 effect::walk>;
 
 using scope_effects = std::vector<scope_effect>;
 

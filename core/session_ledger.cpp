@@ -250,6 +250,17 @@ bool session_ledger::may_hold(std::uint32_t hash) noexcept {
   return found;
 }
 
+bool session_ledger::lists(std::uint32_t hash,
+                           const hold_owner& owner) const noexcept {
+  auto word = take_guard(word_);
+  auto* r = chains_[hash & mask_];
+  while (r != nullptr
+         && (r->what == hold_record::kind::direct || r->owner != &owner))
+    r = r->session_next;
+  drop_guard(word_, word);
+  return r != nullptr;
+}
+
 void session_ledger::age(const session_age& x) noexcept {
   auto word = take_guard(word_);
   foreign_age_ = true;

@@ -168,6 +168,10 @@ public:
   /// listed. O(1).
   [[nodiscard]] bool may_hold(std::uint32_t hash) noexcept;
 
+  /// Whether the `whole` record of `owner` is listed.
+  [[nodiscard]] bool lists(std::uint32_t hash,
+                           const hold_owner& owner) const noexcept;
+
   /// Whether it holds anything: only then can a wait of it close a cycle.
   [[nodiscard]] bool holds_something() const noexcept {
     return holds_.load(std::memory_order_relaxed) > 0;

@@ -141,6 +141,12 @@ void statistics::count_restart() noexcept {
   add(s, s.restarts, 1);
 }
 
+void statistics::count_walk(std::uint64_t visited) noexcept {
+  auto& s = mine();
+  add(s, s.walks, 1);
+  add(s, s.walk_visits, visited);
+}
+
 void statistics::hold_time(std::int64_t ns) noexcept {
   auto& s = mine();
   s.hold.record(static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 0)),
@@ -188,6 +194,8 @@ statistics::snapshot statistics::read() const {
     result.fast_grants += s.fast_grants.load(std::memory_order_relaxed);
     result.lost += s.lost.load(std::memory_order_relaxed);
     result.restarts += s.restarts.load(std::memory_order_relaxed);
+    result.walks += s.walks.load(std::memory_order_relaxed);
+    result.walk_visits += s.walk_visits.load(std::memory_order_relaxed);
     for (std::size_t i = 0; i < s.waited.size(); ++i) {
       auto waited = s.waited[i].load(std::memory_order_relaxed);
       auto refused = s.refused[i].load(std::memory_order_relaxed);

@@ -116,6 +116,10 @@ public:
     std::uint64_t lost = 0;
     /// Bodies that were run again after a deadlock.
     std::uint64_t restarts = 0;
+    /// Searches for a deadlock that began here, and the sessions and waits that
+    /// they visited.
+    std::uint64_t walks = 0;
+    std::uint64_t walk_visits = 0;
     times wait;
     /// Of all that waited, and of 1 in 64 others.
     times hold;
@@ -149,6 +153,7 @@ public:
 
   void count_lost() noexcept;
   void count_restart() noexcept;
+  void count_walk(std::uint64_t visited) noexcept;
 
   /// How long a lock was held.
   void hold_time(std::int64_t ns) noexcept;
@@ -182,6 +187,8 @@ private:
       waited{};
     std::atomic<std::uint64_t> lost{0};
     std::atomic<std::uint64_t> restarts{0};
+    std::atomic<std::uint64_t> walks{0};
+    std::atomic<std::uint64_t> walk_visits{0};
     duration_histogram wait;
     duration_histogram hold;
   };

@@ -27,6 +27,7 @@ void wait_queue::link(waiter& w, waiter* before) noexcept {
   (after != nullptr ? after->queue_prev : tail_) = &w;
   ++size_;
   companions_ += w.company;
+  elsewhere_ += w.elsewhere;
 }
 
 void wait_queue::take_out(waiter& w) noexcept {
@@ -38,6 +39,13 @@ void wait_queue::take_out(waiter& w) noexcept {
   w.queue_prev = nullptr;
   --size_;
   companions_ -= w.company;
+  elsewhere_ -= w.elsewhere;
+}
+
+void wait_queue::mark_elsewhere(waiter& w) noexcept {
+  ensure(w.queue == this, "only who hangs here is marked here");
+  elsewhere_ += !w.elsewhere;
+  w.elsewhere = true;
 }
 
 void wait_queue::demote(waiter& w) noexcept {
@@ -59,11 +67,13 @@ void wait_queue::demote_all(const session_ledger& who) noexcept {
 void wait_queue::check_invariants() const {
   std::uint32_t length = 0;
   std::uint32_t companions = 0;
+  std::uint32_t elsewhere = 0;
   bool in_upgrades = true;
   const waiter* before = nullptr;
   for (auto* x = head_; x != nullptr; x = x->queue_next) {
     ++length;
     companions += x->company;
+    elsewhere += x->elsewhere;
     ensure(x->queue == this, "Q2: each waiter points to its queue");
     ensure(x->queue_prev == before, "the list is linked both ways");
     ensure(in_upgrades || !x->upgrade, "Q3: upgrades come first");
@@ -73,6 +83,7 @@ void wait_queue::check_invariants() const {
   ensure(tail_ == before, "the tail is the last waiter");
   ensure(length == size_, "Q1: the size is the length of the list");
   ensure(companions == companions_, "Q5: companions are counted");
+  ensure(elsewhere == elsewhere_, "Q6: those that wait elsewhere are counted");
   ensure(!look_pending || manager != 0, "Q4: only a manager can be told");
 }
 

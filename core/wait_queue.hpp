@@ -16,6 +16,7 @@
 // Invariants: Q1 size is the length of the list. Q2 each waiter of the list
 // points to this queue. Q3 upgrades are a prefix of the list. Q4 look_pending
 // implies managed. Q5 companions is the number of waiters with `company`.
+// Q6 elsewhere is the number of waiters with `elsewhere`.
 
 #pragma once
 
@@ -48,6 +49,9 @@ public:
   /// The same for all upgrades of a session; they keep their order.
   void demote_all(const session_ledger& who) noexcept;
 
+  /// The session of a waiter that hangs here waits elsewhere, too.
+  void mark_elsewhere(waiter& w) noexcept;
+
   /// Somebody should look: returns the manager to be told, or 0 if it has
   /// been told already or does not exist yet (it looks first).
   [[nodiscard]] manager_ref want_look() noexcept {
@@ -75,6 +79,13 @@ public:
   /// are any can a grant cover more than the waiter that it is meant for.
   [[nodiscard]] std::uint32_t companions() const noexcept {
     return companions_;
+  }
+
+  /// Waiters that a search for a deadlock has to follow to other places. If there
+  /// are none it need not look at the queue ahead of a wait: whatever they wait
+  /// for here, that one waits for, too.
+  [[nodiscard]] std::uint32_t elsewhere() const noexcept {
+    return elsewhere_;
   }
 
   /// The upgrade that stands first, or null.
@@ -106,6 +117,7 @@ private:
   waiter* tail_ = nullptr;
   std::uint32_t size_ = 0;
   std::uint32_t companions_ = 0;
+  std::uint32_t elsewhere_ = 0;
 };
 
 } // namespace pawl

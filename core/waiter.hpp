@@ -101,6 +101,12 @@ public:
   /// When it was listed its session waited for this term already, or so its
   /// hash says. Written before it hangs.
   bool company = false;
+  /// Its session waits elsewhere, too, or did: who is behind it has to be able to
+  /// follow it there. Bucket's bit, or before it is known to anybody.
+  bool elsewhere = false;
+  /// Its name in a search for a deadlock. Written before it is listed.
+  request_id request;
+  attempt_number attempt = 0;
   /// Raise the token to be issued above this one, or adopt it; see
   /// request_message.
   fencing_token carried = 0;

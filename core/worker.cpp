@@ -38,6 +38,14 @@ bool plausible(std::span<const fencing_token> tokens) noexcept {
 
 worker_port::~worker_port() = default;
 
+void worker_port::enters(part_waiter&) {
+  // nop
+}
+
+void worker_port::leaves(part_waiter&) noexcept {
+  // nop
+}
+
 session_resolver::~session_resolver() = default;
 
 // -- part_waiter --------------------------------------------------------------
@@ -51,6 +59,9 @@ part_waiter::part_waiter(worker_port& port, session_ledger& who,
   owner.attempt = from.attempt;
   owner.which = which;
   hold->owner = &owner;
+  request = from.id;
+  attempt = from.attempt;
+  elsewhere = from.elsewhere;
   carried = from.carried[which];
   adopt = from.adopt;
 }
@@ -98,8 +109,11 @@ void worker::receive(const message& what, scope_effects& out) {
 
 void worker::settled(part_waiter& w, scope_effects& out) {
   auto* e = find(w.owner.request);
-  if (e != nullptr && e->waiting == &w && take_result(*e, out))
-    take(*e, out);
+  if (e != nullptr && e->waiting == &w) {
+    port_.leaves(w);
+    if (take_result(*e, out))
+      take(*e, out);
+  }
   w.unref(); // the port's
 }
 
@@ -242,6 +256,18 @@ void worker::receive_one(const scope_closed_message&, scope_effects& out) {
   close_epoch(out);
 }
 
+void worker::receive_one(const waits_elsewhere_message& x,
+                         scope_effects& out) {
+  auto* e = find(x.id);
+  if (e == nullptr || e->ask.attempt != x.attempt || e->ask.elsewhere)
+    return;
+  e->ask.elsewhere = true;
+  if (e->waiting == nullptr)
+    return;
+  locks_.table().mark_elsewhere(*e->waiting);
+  begin_walk(*e, false, out);
+}
+
 // -- taking -------------------------------------------------------------------
 
 /// Whether it may be served; the reason if not. A request that no node of ours
@@ -266,9 +292,21 @@ void worker::take(entry& e, scope_effects& out) {
       = new part_waiter(port_, *e.session, e.ask.terms[which], e.ask, which);
     w->no_wait = e.ask.no_wait;
     e.waiting = w;
+    // Whoever finds it in a queue must find it here: so it is made known before
+    // it hangs, if it looks as if it would.
+    auto row = locks_.table().view(w->what());
+    auto early = row.holders > 0 || row.contended;
+    if (early)
+      port_.enters(*w);
     locks_.lock(*w);
-    if (w->park())
+    if (w->park()) {
+      if (!early)
+        port_.enters(*w);
+      begin_walk(e, !early, out);
       return;
+    }
+    if (early)
+      port_.leaves(*w);
     if (!take_result(e, out))
       return;
   }
@@ -279,6 +317,18 @@ void worker::take(entry& e, scope_effects& out) {
   out.push_back(
     effect::send{options_.peer,
                  granted_message{e.ask.id, e.ask.attempt, std::move(tokens)}});
+}
+
+/// A wait was entered: it can close a cycle only if its session holds something
+/// or waits elsewhere. Or somebody may have looked for it in vain (`raced`).
+void worker::begin_walk(const entry& e, bool raced, scope_effects& out) {
+  const auto& x = e.ask;
+  if (!raced && !x.elsewhere && e.holds.empty()
+      && x.age.lamport == session_age::holds_nothing)
+    return;
+  out.push_back(
+    effect::walk{{x.session, x.id, x.attempt, options_.self},
+                 x.elsewhere, x.patient});
 }
 
 /// The waiter has ended one way or the other. False: so has the request.
@@ -307,6 +357,7 @@ void worker::drop(const request_id& id, scope_effects& out) {
   auto& e = *node.mapped();
   if (e.waiting != nullptr) {
     auto* w = e.waiting;
+    port_.leaves(*w);
     // Granted meanwhile, on another thread: its message finds nothing.
     if (!locks_.end(*w, outcome::cancelled, local_locks::tell::no)
         && w->state() == outcome::granted)
@@ -388,6 +439,10 @@ void worker::install(const handed_over& x, scope_effects& out) {
     locks_.install(what, *h.record, [&](hold_record&) { met = true; });
     if (met)
       settle_row(what, out);
+    // It is in the way of those that waited here before it came.
+    if (locks_.table().view(what).waiters > 0)
+      out.push_back(
+        effect::walk{{x.session, {}, 0, options_.self}, true, false});
   }
 }
 
@@ -479,6 +534,12 @@ void worker::settle_row(const term& what, scope_effects& out) {
 
 const part_owner& worker::owner_of(const held& x) noexcept {
   return x.from != nullptr ? x.from->owner : *x.installed;
+}
+
+part_waiter* worker::waiting(const request_id& id,
+                             attempt_number attempt) noexcept {
+  auto* e = find(id);
+  return e != nullptr && e->ask.attempt == attempt ? e->waiting : nullptr;
 }
 
 worker::entry* worker::find(const request_id& id) noexcept {

@@ -64,6 +64,11 @@ public:
   /// with one reference, to `worker::settled`: the actor by a message to
   /// itself, never on this stack.
   virtual void settled(part_waiter& w) noexcept = 0;
+
+  /// A waiter is about to wait, or waits; it does not any more. What is between
+  /// the two is what a search for a deadlock can find. By the worker's thread.
+  virtual void enters(part_waiter& w);
+  virtual void leaves(part_waiter& w) noexcept;
 };
 
 /// Where the worker of a node's own requests finds the sessions of clients.
@@ -133,7 +138,7 @@ public:
   // -- events -----------------------------------------------------------------
 
   /// What its peer says to it: request, abandon, release, downgrade, raise,
-  /// hand_over, scope_closed. Anything else is not for it and is ignored. A
+  /// hand_over, scope_closed, waits_elsewhere. Anything else is not for it and is ignored. A
   /// hand-over goes to the coordinator first, then here.
   void receive(const message& what, scope_effects& out);
 
@@ -150,6 +155,11 @@ public:
   void close_epoch(scope_effects& out);
 
   // -- queries ----------------------------------------------------------------
+
+  /// The waiter of an attempt of a request, if it waits; valid until the next
+  /// event.
+  [[nodiscard]] part_waiter* waiting(const request_id& id,
+                                     attempt_number attempt) noexcept;
 
   [[nodiscard]] std::size_t requests() const noexcept {
     return requests_.size();
@@ -176,7 +186,7 @@ private:
     request_message ask;
     session_ledger* session = nullptr;
     std::vector<held> holds; // one per term taken
-    part_waiter* waiting = nullptr;
+    part_waiter* waiting = nullptr; // known to the port while parked
     bool held_back = false;
 
     [[nodiscard]] bool complete() const noexcept {
@@ -191,11 +201,13 @@ private:
   void receive_one(const raise_message& x, scope_effects& out);
   void receive_one(const hand_over_message& x, scope_effects& out);
   void receive_one(const scope_closed_message& x, scope_effects& out);
+  void receive_one(const waits_elsewhere_message& x, scope_effects& out);
 
   [[nodiscard]] outcome acceptable(const request_message& x) const noexcept;
   [[nodiscard]] bool acceptable(const handed_over& x) const noexcept;
   void take(entry& e, scope_effects& out);
   bool take_result(entry& e, scope_effects& out);
+  void begin_walk(const entry& e, bool raced, scope_effects& out);
   void drop(const request_id& id, scope_effects& out);
   void let_go(entry& e, std::size_t which, bool unseen, scope_effects& out);
   void install(const handed_over& x, scope_effects& out);

@@ -40,7 +40,9 @@ config::config() {
     .add(max_waiters, "max-waiters",
          "requests of a scope that may wait at once")
     .add(probe_limit, "probe-limit",
-         "locks and sessions that a search for a deadlock may visit");
+         "locks and sessions that a search for a deadlock may visit")
+    .add(deadlock_grace, "deadlock-grace",
+         "how long hand-overs between nodes may resolve by themselves");
   pass_on();
 }
 
@@ -81,6 +83,8 @@ scope_options config::scope() const {
   scope_options result;
   result.max_waiters = clamped(max_waiters);
   result.probe_limit = clamped(probe_limit);
+  result.deadlock_grace
+    = std::chrono::duration_cast<milliseconds>(deadlock_grace);
   result.node_timeout = std::chrono::duration_cast<milliseconds>(node_timeout);
   return result;
 }

@@ -44,6 +44,7 @@ public:
   std::size_t window = 32;
   std::size_t max_waiters = scope_options{}.max_waiters;
   std::size_t probe_limit = scope_options{}.probe_limit;
+  caf::timespan deadlock_grace{scope_options{}.deadlock_grace};
 
   /// The same as one value.
   [[nodiscard]] node_options node() const;

@@ -357,6 +357,8 @@ private:
     if (auto* ask = std::get_if<request_message>(&what)) {
       x->send(peer, epoch, scope,
               refused_message{ask->id, ask->attempt, outcome::scope_closed});
+    } else if (auto* question = std::get_if<walk_question_message>(&what)) {
+      x->send(peer, epoch, scope, nothing_known(*question));
     } else if (std::holds_alternative<scope_opened_message>(what)) {
       hand_over_message no;
       no.open = false;

@@ -109,7 +109,7 @@ void node_worker::handle(work::receive& x) {
     options.epoch = x.epoch;
     options.node_timeout = x.scope->options().node_timeout;
     auto& back = e.scope->way_back(peer_, [&] {
-      return std::make_unique<back_way>(inbox_, e.name);
+      return std::make_unique<back_way>(inbox_, *e.scope);
     });
     e.machine = std::make_unique<worker>(options, e.scope->locks, back,
                                          *e.scope->clock,
@@ -195,7 +195,15 @@ session_ledger* node_worker::find(const session_id&) {
 }
 
 void node_worker::back_way::settled(part_waiter& w) noexcept {
-  inbox_->put(work::settled{scope_, &w});
+  inbox_->put(work::settled{where_.name(), &w});
+}
+
+void node_worker::back_way::enters(part_waiter& w) {
+  where_.board.add(w);
+}
+
+void node_worker::back_way::leaves(part_waiter& w) noexcept {
+  where_.board.remove(w);
 }
 
 } // namespace pawl

@@ -97,16 +97,18 @@ private:
   /// How the waiters of one scope's worker find back. The scope keeps it.
   class back_way final : public worker_port {
   public:
-    back_way(std::shared_ptr<work_inbox> inbox, std::string scope)
-      : inbox_(std::move(inbox)), scope_(std::move(scope)) {
+    back_way(std::shared_ptr<work_inbox> inbox, scope_state& where)
+      : inbox_(std::move(inbox)), where_(where) {
       // nop
     }
 
     void settled(part_waiter& w) noexcept override;
+    void enters(part_waiter& w) override;
+    void leaves(part_waiter& w) noexcept override;
 
   private:
     const std::shared_ptr<work_inbox> inbox_;
-    const std::string scope_;
+    scope_state& where_;
   };
 
   struct entry {

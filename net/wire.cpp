@@ -31,7 +31,7 @@ constexpr std::string_view magic = "pawl";
 
 // A new message needs its functions below, a new row in docs/PROTOCOL.md and a
 // new protocol_version.
-static_assert(std::variant_size_v<message> == 13);
+static_assert(std::variant_size_v<message> == 17);
 
 // -- numbers and strings ------------------------------------------------------
 
@@ -347,7 +347,9 @@ void write(writer& out, const request_message& x) {
   out.number(x.attempt);
   write(out, x.session);
   write(out, x.age);
-  out.byte(static_cast<std::uint8_t>((x.adopt ? 1 : 0) | (x.no_wait ? 2 : 0)));
+  out.byte(static_cast<std::uint8_t>((x.adopt ? 1 : 0) | (x.no_wait ? 2 : 0)
+                                     | (x.elsewhere ? 4 : 0)
+                                     | (x.patient ? 8 : 0)));
   write(out, x.terms);
   write_tokens(out, x.carried);
 }
@@ -357,9 +359,11 @@ void read(reader& in, request_message& x) {
   x.attempt = in.small<attempt_number>("attempt");
   read(in, x.session);
   read(in, x.age);
-  auto flags = in.choice<std::uint8_t>("flags", 0, 3);
+  auto flags = in.choice<std::uint8_t>("flags", 0, 15);
   x.adopt = (flags & 1) != 0;
   x.no_wait = (flags & 2) != 0;
+  x.elsewhere = (flags & 4) != 0;
+  x.patient = (flags & 8) != 0;
   read(in, x.terms);
   read_tokens(in, "carried", x.carried, x.terms.size());
 }
@@ -516,6 +520,235 @@ void write(writer& out, const hand_over_ack_message& x) {
 
 void read(reader& in, hand_over_ack_message& x) {
   x.installed = in.small<std::uint32_t>("installed");
+}
+
+void write(writer& out, const waits_elsewhere_message& x) {
+  write(out, x.id);
+  out.number(x.attempt);
+}
+
+void read(reader& in, waits_elsewhere_message& x) {
+  read(in, x.id);
+  x.attempt = in.small<attempt_number>("attempt");
+}
+
+/// A node, or none.
+void write_place(writer& out, node_slot x) {
+  out.number(x == no_node ? max_nodes : to_index(x));
+}
+
+node_slot read_place(reader& in, std::string_view field) {
+  auto x = in.number(field, max_nodes);
+  return x == max_nodes ? no_node : static_cast<node_slot>(x);
+}
+
+void write(writer& out, const wait_name& x) {
+  write(out, x.session);
+  write_place(out, x.request.home);
+  out.number(x.request.serial);
+  out.number(x.attempt);
+  write_place(out, x.node);
+}
+
+void read(reader& in, wait_name& x) {
+  read(in, x.session);
+  x.request.home = read_place(in, "wait.home");
+  x.request.serial = in.number("wait.serial");
+  x.attempt = in.small<attempt_number>("wait.attempt");
+  x.node = read_place(in, "wait.node");
+}
+
+void write(writer& out, const attempt_name& x) {
+  write(out, x.request);
+  out.number(x.attempt);
+}
+
+void read(reader& in, attempt_name& x) {
+  read(in, x.request);
+  x.attempt = in.small<attempt_number>("except.attempt");
+}
+
+void write(writer& out, const blocker& x) {
+  write(out, x.session);
+  write(out, x.request);
+  out.number(x.attempt);
+  out.byte(static_cast<std::uint8_t>(x.how));
+  out.flag(x.kept);
+  out.byte(static_cast<std::uint8_t>(x.said));
+  write(out, x.age);
+}
+
+void read(reader& in, blocker& x) {
+  read(in, x.session);
+  read(in, x.request);
+  x.attempt = in.small<attempt_number>("blocker.attempt");
+  x.how = in.choice("blocker.how", blocker::kind::direct_hold,
+                    blocker::kind::queued);
+  x.kept = in.flag("blocker.kept");
+  x.said = in.choice("blocker.said", standing::none, standing::whole);
+  read(in, x.age);
+}
+
+void write_term(writer& out, const term& what, lock_mode mode) {
+  out.byte(static_cast<std::uint8_t>(mode));
+  out.number(what.bytes().size());
+  out.raw(what.bytes());
+}
+
+void read_term(reader& in, term& what, lock_mode& mode) {
+  mode = in.choice("term.mode", shared, exclusive);
+  auto bytes = in.blob("term", 1, term::max_size);
+  if (in.good())
+    what = term::from_canonical(bytes);
+}
+
+template <class T>
+void write_list(writer& out, const std::vector<T>& xs) {
+  out.number(xs.size());
+  for (const auto& x : xs)
+    write(out, x);
+}
+
+/// Of elements that take at least `each` bytes.
+template <class T>
+void read_list(reader& in, std::string_view field, std::size_t each,
+               std::vector<T>& xs) {
+  auto n = in.count(field, each);
+  // Not more than what the bytes themselves take, whatever they say.
+  xs.reserve(std::min<std::size_t>(n, 16));
+  for (std::size_t i = 0; i < n && in.good(); ++i)
+    read(in, xs.emplace_back());
+}
+
+void write(writer& out, const wait_question& x) {
+  write(out, x.wait);
+  write_list(out, x.except);
+}
+
+void read(reader& in, wait_question& x) {
+  read(in, x.wait);
+  read_list(in, "except", 3, x.except);
+}
+
+void write(writer& out, const session_waits& x) {
+  write(out, x.session);
+  write_list(out, x.waits);
+}
+
+void read(reader& in, session_waits& x) {
+  read(in, x.session);
+  read_list(in, "waits", 6, x.waits);
+}
+
+void write(writer& out, const blocked_wait& x) {
+  write(out, x.wait);
+  write_term(out, x.what, x.mode);
+  write_list(out, x.by);
+}
+
+void read(reader& in, blocked_wait& x) {
+  read(in, x.wait);
+  read_term(in, x.what, x.mode);
+  read_list(in, "by", 11, x.by);
+}
+
+void write(writer& out, const walk_claim& x) {
+  write(out, x.wait);
+  write(out, x.by);
+  write_term(out, x.what, x.mode);
+  write_place(out, x.node);
+}
+
+void read(reader& in, walk_claim& x) {
+  read(in, x.wait);
+  read(in, x.by);
+  read_term(in, x.what, x.mode);
+  x.node = read_place(in, "claim.node");
+}
+
+void write(writer& out, const walk_standing& x) {
+  out.flag(x.waits);
+  out.byte(static_cast<std::uint8_t>(x.how));
+  write(out, x.age);
+}
+
+void read(reader& in, walk_standing& x) {
+  x.waits = in.flag("waits");
+  x.how = in.choice("standing", standing::none, standing::whole);
+  read(in, x.age);
+}
+
+void write(writer& out, const cycle_step& x) {
+  write(out, x.session);
+  write_term(out, x.what, x.mode);
+  write_place(out, x.node);
+}
+
+void read(reader& in, cycle_step& x) {
+  read(in, x.session);
+  read_term(in, x.what, x.mode);
+  x.node = read_place(in, "step.node");
+}
+
+void write(writer& out, const walk_question_message& x) {
+  out.number(x.walk);
+  out.number(x.step);
+  out.number(x.budget);
+  write(out, x.origin);
+  write_list(out, x.sessions);
+  write_list(out, x.waits);
+  write_list(out, x.claims);
+}
+
+void read(reader& in, walk_question_message& x) {
+  x.walk = in.number("walk");
+  x.step = in.small<std::uint32_t>("step");
+  x.budget = in.small<std::uint32_t>("budget");
+  read(in, x.origin);
+  read_list(in, "sessions", 2, x.sessions);
+  read_list(in, "waits", 7, x.waits);
+  read_list(in, "claims", 21, x.claims);
+}
+
+void write(writer& out, const walk_answer_message& x) {
+  out.number(x.walk);
+  out.number(x.step);
+  out.flag(x.cut_short);
+  write_list(out, x.sessions);
+  write_list(out, x.waits);
+  write_list(out, x.standings);
+}
+
+void read(reader& in, walk_answer_message& x) {
+  x.walk = in.number("walk");
+  x.step = in.small<std::uint32_t>("step");
+  x.cut_short = in.flag("cut_short");
+  read_list(in, "sessions", 3, x.sessions);
+  read_list(in, "waits", 10, x.waits);
+  read_list(in, "standings", 5, x.standings);
+}
+
+void write(writer& out, const walk_verdict_message& x) {
+  ensure(x.why == outcome::pending || x.why == outcome::deadlock
+           || x.why == outcome::probe_limit,
+         "a search comes to one of three verdicts");
+  write(out, x.session);
+  write(out, x.request);
+  out.number(x.attempt);
+  out.byte(x.why == outcome::pending    ? 0
+           : x.why == outcome::deadlock ? 1
+                                        : 2);
+  write_list(out, x.cycle);
+}
+
+void read(reader& in, walk_verdict_message& x) {
+  read(in, x.session);
+  read(in, x.request);
+  x.attempt = in.small<attempt_number>("attempt");
+  constexpr std::array whys{outcome::pending, outcome::deadlock,
+                            outcome::probe_limit};
+  x.why = whys[in.choice<std::uint8_t>("why", 0, 2)];
+  read_list(in, "cycle", 6, x.cycle);
 }
 
 void write(writer& out, const message& x) {

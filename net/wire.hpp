@@ -45,7 +45,7 @@ using bytes = std::vector<std::byte>;
 // -- limits -------------------------------------------------------------------
 
 /// Counts changes of anything in this file or in core/message.hpp.
-constexpr std::uint32_t protocol_version = 1;
+constexpr std::uint32_t protocol_version = 2;
 
 /// A larger frame is refused by its receiver. Batches are cut at a much smaller
 /// size (see batch_writer); only a single large message comes near.

@@ -254,3 +254,52 @@ TEST(ScopeCluster, EverythingAtOnce) {
     150, {.cuts = true, .kills = true, .late_openers = true, .crossing = true},
     {});
 }
+
+// -- deadlocks ----------------------------------------------------------------
+// Nothing but verdicts gets these sessions on; each is checked to be a true
+// cycle, and its youngest.
+
+TEST(ScopeCluster, DeadlocksOnOneNodeAndAcrossNodesAreFound) {
+  auto seen = run_seeds(400, {.terms = 5, .actions = 80, .deadlocks = true},
+                        {"granted", "granted here", "deadlock", "asked again",
+                         "late verdicts", "probe_limit", "scripts"});
+  EXPECT_GT(seen["deadlock"], 300u);
+  EXPECT_GT(seen["asked again"], 20u);
+  EXPECT_EQ(seen["probe_limit"], 0u);
+}
+
+TEST(ScopeCluster, DeadlocksAreFoundWithoutAnyPatienceToo) {
+  auto seen = run_seeds(
+    200, {.terms = 3, .actions = 80, .deadlocks = true, .patience = 0},
+    {"deadlock", "asked again"});
+  EXPECT_GT(seen["deadlock"], 100u);
+  EXPECT_GT(seen["asked again"], 50u);
+}
+
+TEST(ScopeCluster, DeadlocksAreFoundWhileNodesDieAndLinksBreak) {
+  auto seen = run_seeds(200,
+                        {.terms = 4,
+                         .actions = 120,
+                         .kills = true,
+                         .late_openers = true,
+                         .deadlocks = true},
+                        {"deadlock", "kills", "node_down"});
+  EXPECT_GT(seen["deadlock"], 100u);
+  EXPECT_GT(seen["kills"], 100u);
+  auto cut = run_seeds(
+    100,
+    {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
+    {"deadlock", "cuts"});
+  EXPECT_GT(cut["deadlock"], 100u);
+  EXPECT_GT(cut["cuts"], 100u);
+}
+
+TEST(ScopeCluster, AWalkThatIsTooLargeEndsItsRequest) {
+  auto seen = run_seeds(100,
+                        {.terms = 3,
+                         .actions = 100,
+                         .deadlocks = true,
+                         .probe_limit = 3},
+                        {"probe_limit"});
+  EXPECT_GT(seen["probe_limit"], 20u);
+}

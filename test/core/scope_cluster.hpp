@@ -7,6 +7,12 @@
 // ask, cancel, run into deadlines, release, downgrade and end. Nodes are killed
 // and come back empty, under their old name.
 //
+// With `deadlocks`, clients take locks one after another, sometimes two at once,
+// and give none up before they have all, so that true deadlocks are common and
+// nothing but a verdict ends them. The checker keeps who waited for whom when: a
+// verdict must name a cycle all of which was there at one instant, and its
+// youngest; and after the run nobody is stuck.
+//
 // A checker sees every grant: exclusivity per (term, node), all or nothing,
 // tokens, one end per request; `drain` checks that nothing is left.
 //
@@ -30,6 +36,7 @@
 
 #include "pawl/core/coordinator.hpp"
 #include "pawl/core/local_locks.hpp"
+#include "pawl/core/walk.hpp"
 #include "pawl/core/worker.hpp"
 
 #include <fmt/format.h>
@@ -63,6 +70,10 @@ struct cluster_options {
   /// may run into a true deadlock, and ends by its deadline then.
   bool crossing = false;
   bool direct = true;
+  /// See above. `patience` is the grace before walks through partial grants.
+  bool deadlocks = false;
+  std::uint64_t patience = 100;
+  std::size_t probe_limit = 10'000;
 };
 
 /// The checker's complaint. The test adds the seed.
@@ -158,7 +169,9 @@ private:
     direct_waiter(session_ledger& who, const term_lock& what, scope_cluster& c,
                   std::uint64_t serial)
       : waiter(who, what.what, what.mode, hold_record::kind::direct),
-        cluster_(c), serial_(serial) {}
+        cluster_(c), serial_(serial) {
+      request = {who.id().home, serial};
+    }
 
   private:
     void settled() noexcept override {
@@ -174,13 +187,14 @@ private:
 
   // -- nodes ------------------------------------------------------------------
 
-  struct node final : lock_port, worker_port, session_resolver {
+  struct node final : lock_port, worker_port, session_resolver, walk_port {
     node(scope_cluster& c, std::size_t i, std::uint64_t life,
          fencing_token floor)
       : cluster(c), index(i), life(life),
         locks({.slot = slot(i), .floor = floor}, *this),
         coordinator({"scope", c.names_, slot(i), node_timeout, 7},
-                    locks.table(), clock) {
+                    locks.table(), clock),
+        search({slot(i), c.options_.nodes, c.options_.probe_limit}, *this) {
       add_worker(i, 0);
       epochs.resize(c.options_.nodes);
     }
@@ -242,6 +256,52 @@ private:
       return i->second;
     }
 
+    // walk_port
+    waiter* find(const wait_name& x) {
+      if (x.request.home == slot(index))
+        if (auto i = cluster.asks_.find(x.request.serial);
+            i != cluster.asks_.end() && i->second.waits != nullptr)
+          return i->second.waits;
+      auto w = workers.find(to_index(x.request.home));
+      return w != workers.end() ? w->second->waiting(x.request, x.attempt)
+                                : nullptr;
+    }
+    void waits_of(const session_id& who,
+                  std::vector<wait_name>& out) override {
+      coordinator.waits_of(who, out);
+      for (auto& [serial, a] : cluster.asks_)
+        if (a.who == who.serial && a.waits != nullptr)
+          out.push_back({who, a.spec.id, 0, slot(index)});
+    }
+    bool blockers_of(const wait_question& x, std::size_t limit,
+                     blocked_wait& out) override {
+      auto* w = find(x.wait);
+      if (w == nullptr)
+        return false;
+      out = {x.wait, w->what(), w->mode(), {}};
+      return locks.table().blockers(*w, x.except, limit, out.by);
+    }
+    bool reachable(node_slot peer) override {
+      return epochs[to_index(peer)] != 0;
+    }
+    bool waits_here(const wait_name& x) override {
+      std::vector<blocker> none;
+      auto* w = find(x);
+      return w != nullptr && locks.table().blockers(*w, {}, 0, none);
+    }
+    walk_standing standing_of(const walk_claim& x) override {
+      return {cluster.is_pending(x.wait.request, x.wait.attempt),
+              cluster.how_in_the_way(*this, x),
+              {cluster.age_of(*this, x.wait.session), x.wait.session}};
+    }
+    void sentence(const walk_verdict_message& x, scope_effects& out) override {
+      cluster.sentence(*this, x, out);
+    }
+    void walked(std::size_t visited) override {
+      cluster.tally("walks");
+      cluster.tally("visits", visited);
+    }
+
     scope_cluster& cluster;
     std::size_t index;
     std::uint64_t life;
@@ -250,6 +310,7 @@ private:
     std::map<std::uint64_t, session*> sessions;
     local_locks locks;
     pawl::coordinator coordinator;
+    walks search;
     std::map<std::size_t, std::unique_ptr<worker>> workers;
     std::vector<link_epoch> epochs; // of open links, by peer
   };
@@ -360,6 +421,7 @@ private:
       i->second->close_epoch(out);
       n.workers.erase(i);
     }
+    n.search.peer_gone(slot(peer), out);
     execute(n, out);
   }
 
@@ -415,6 +477,7 @@ private:
     for (auto& x : all)
       std::visit([&](auto& y) { carry_out(n, y); }, x);
     n.coordinator.check_invariants();
+    n.search.check_invariants();
     for (const auto& [peer, w] : n.workers)
       w->check_invariants();
   }
@@ -441,6 +504,25 @@ private:
       i->second->receive(what, out);
       execute(n, out);
     }
+    n.search.receive(slot(from), what, out);
+    execute(n, out);
+  }
+
+  void carry_out(node& n, effect::walk& x) {
+    observe();
+    if (!x.patient) {
+      scope_effects out;
+      n.search.start(x.what, x.all_waits, out);
+      execute(n, out);
+      return;
+    }
+    tally("patient");
+    later_on(n, options_.patience, [this, &n, x] {
+      scope_effects out;
+      if (n.waits_here(x.what))
+        n.search.start(x.what, x.all_waits, out);
+      execute(n, out);
+    });
   }
 
   void carry_out(node& n, effect::whole& x) {
@@ -460,7 +542,9 @@ private:
     check_whole(x);
     if (!x.nodes.empty())
       check_grant(a, x.nodes);
-    if (options_.crossing || below(4) != 0)
+    if (options_.deadlocks)
+      play_on(n, a.who, true);
+    else if (options_.crossing || below(4) != 0)
       later_on(n, below(150), [this, serial = x.id.serial] {
         if (auto i = asks_.find(serial); i != asks_.end())
           give_up(i->second);
@@ -471,8 +555,10 @@ private:
     auto& a = asks_.at(x.id.serial);
     check(!std::exchange(a.told, true), "a request ends once");
     tally(std::string{to_string(x.why)});
-    if (a.at == stage::pending)
+    if (a.at == stage::pending) {
       finish_ask(a);
+      play_on(*nodes_[a.node], a.who, false);
+    }
   }
 
   void carry_out(node&, effect::hold_lost& x) {
@@ -533,6 +619,8 @@ private:
         cut(i, j);
     } else if (n == nullptr || !opened_[i]) {
       // nobody there
+    } else if (options_.deadlocks && dice < 80) {
+      begin_script(*n);
     } else if (dice < 16 && options_.direct) {
       ask_direct(*n);
     } else if (dice < 70) {
@@ -579,20 +667,303 @@ private:
     a.who = s.id().serial;
     a.spec.id = {slot(n.index), serial};
     a.spec.session = s.id();
-    a.spec.age = s.age();
+    a.spec.age = {age_of(n, s.id()), s.id()};
     tally("asked");
     return a;
   }
 
+  /// Who asks while the session waits for something else marks that.
+  bool mark_others(node& n, const ask& mine) {
+    auto found = false;
+    scope_effects out;
+    for (auto& [serial, a] : asks_) {
+      if (a.who != mine.who || a.at != stage::pending || &a == &mine)
+        continue;
+      found = true;
+      if (a.waits != nullptr)
+        n.locks.table().mark_elsewhere(*a.waits);
+      else
+        n.coordinator.waits_elsewhere(a.spec.id, out);
+    }
+    execute(n, out);
+    return found;
+  }
+
+  // -- scripts ----------------------------------------------------------------
+
+  /// What a session does from beginning to end: takes locks until it has all.
+  struct script {
+    std::size_t left = 0;
+    std::size_t pending = 0;
+    bool ends = false;
+  };
+
+  void begin_script(node& n) {
+    if (n.coordinator.members().state() != membership::phase::ready)
+      return;
+    n.clock.tick();
+    auto serial = ++serials_;
+    auto* s = new session({slot(n.index), serial}, n.clock, *this);
+    n.sessions[serial] = s;
+    scripts_[serial].left = 1 + below(4);
+    tally("scripts");
+    ask_next(n, serial);
+  }
+
+  void ask_next(node& n, std::uint64_t who) {
+    auto* s = n.sessions.at(who);
+    for (auto count = 1 + below(4) / 3;
+         count > 0 && scripts_[who].left > 0 && !scripts_[who].ends; --count) {
+      --scripts_[who].left;
+      ++scripts_[who].pending;
+      if (options_.direct && below(2) == 0)
+        ask_direct(n, *s);
+      else
+        ask_several(n, *s);
+    }
+    // Some do not wait for what they have asked before they ask for more.
+    if (below(4) == 0)
+      later_on(n, below(200), [this, &n, who] {
+        if (n.sessions.count(who) != 0)
+          ask_next(n, who);
+      });
+  }
+
+  /// A request of the session has ended.
+  void play_on(node& n, std::uint64_t who, bool granted) {
+    auto i = scripts_.find(who);
+    if (!options_.deadlocks || i == scripts_.end())
+      return;
+    auto& x = i->second;
+    --x.pending;
+    x.ends = x.ends || !granted;
+    if (!x.ends && (x.pending > 0 || x.left > 0)) {
+      if (x.pending == 0)
+        later_on(n, below(30), [this, &n, who] {
+          if (n.sessions.count(who) != 0)
+            ask_next(n, who);
+        });
+      return;
+    }
+    later_on(n, below(100), [this, &n, who] {
+      if (n.sessions.count(who) != 0)
+        end_session(n, who);
+    });
+  }
+
+  // -- who waits for whom -----------------------------------------------------
+
+  bool is_pending(const request_id& id, attempt_number attempt) {
+    auto i = asks_.find(id.serial);
+    if (i == asks_.end() || i->second.at != stage::pending)
+      return false;
+    auto& a = i->second;
+    if (a.waits != nullptr)
+      return a.waits->state() == outcome::pending;
+    auto* x = nodes_[a.node]->coordinator.find(id);
+    return x != nullptr && x->pending() && x->attempt() == attempt;
+  }
+
+  standing how_in_the_way(node& n, const walk_claim& x) {
+    auto i = asks_.find(x.by.request.serial);
+    if (i != asks_.end() && i->second.waits != nullptr
+        && i->second.waits->state() == outcome::pending)
+      return standing::whole; // a request of its own
+    if (i == asks_.end() || i->second.record != nullptr
+        || i->second.waits != nullptr)
+      return to_index(x.node) == n.index
+                 && n.locks.table().holds_against(x.what, x.by.session, x.mode)
+               ? standing::whole
+               : standing::none;
+    auto* request = n.coordinator.find(x.by.request);
+    if (request == nullptr || request->attempt() != x.by.attempt
+        || i->second.at == stage::done)
+      return standing::none;
+    auto how = request->in_the_way(x.what, x.mode, x.by.kept);
+    // A request of a session that has the term already may be granted because
+    // of that; to give it back would help nobody.
+    auto whole
+      = n.coordinator.holds_against(x.what, x.by.session, x.mode, x.node)
+        || (to_index(x.node) == n.index
+            && n.locks.table().holds_against(x.what, x.by.session, x.mode));
+    return how == standing::partial && whole ? standing::whole : how;
+  }
+
+  std::uint64_t age_of(node& n, const session_id& who) {
+    auto i = n.sessions.find(who.serial);
+    if (i == n.sessions.end())
+      return session_age::holds_nothing;
+    auto result = i->second->age().lamport;
+    for (auto& [serial, a] : asks_)
+      if (a.who == who.serial && a.at != stage::done)
+        if (auto* x = n.coordinator.find(a.spec.id))
+          result = std::min(result, x->age().lamport);
+    return result;
+  }
+
+  void sentence(node& n, const walk_verdict_message& x, scope_effects& out) {
+    observe();
+    check(x.session.home == slot(n.index), "a verdict goes to its home");
+    auto i = asks_.find(x.request.serial);
+    if (i == asks_.end() || !is_pending(x.request, x.attempt)) {
+      tally("late verdicts");
+      return;
+    }
+    auto& a = i->second;
+    if (options_.deadlocks && x.why != outcome::probe_limit)
+      check_verdict(x);
+    if (x.why == outcome::pending) {
+      tally("asked again");
+      n.coordinator.give_back_and_ask_again(x.request, out);
+      return;
+    }
+    tally(std::string{to_string(x.why)});
+    cancel(a, x.why);
+  }
+
+  void check_verdict(const walk_verdict_message& x) {
+    // The instants at which the last of its edges began.
+    std::optional<std::uint64_t> since;
+    for (const auto& [edge, all] : history_)
+      for (const auto& during : all)
+        if ((!since || during.first < *since) && all_there(x, during.first))
+          since = during.first;
+    if (since) {
+      check_youngest(x, *since);
+      return;
+    }
+    std::string cycle;
+    for (const auto& s : x.cycle)
+      cycle += fmt::format("{} for {} on {}, ", to_string(s.session),
+                           to_string(s.what), to_index(s.node));
+    check(false, "a verdict names a cycle that never was: " + cycle);
+  }
+
+  bool all_there(const walk_verdict_message& x, std::uint64_t when) const {
+    for (std::size_t i = 0; i < x.cycle.size(); ++i) {
+      const auto& s = x.cycle[i];
+      auto h = history_.find({s.session, s.what, s.node,
+                              x.cycle[(i + 1) % x.cycle.size()].session});
+      if (h == history_.end())
+        return false;
+      auto there = std::any_of(h->second.begin(), h->second.end(),
+                               [=](const auto& during) {
+                                 return during.first <= when
+                                        && when <= during.second;
+                               });
+      if (!there)
+        return false;
+    }
+    return true;
+  }
+
+  /// Ages change while a cycle is there only from "nothing" to something.
+  void check_youngest(const walk_verdict_message& x, std::uint64_t since) {
+    auto range = [&](const session_id& who) {
+      session_age least{session_age::holds_nothing, who};
+      session_age most{0, who};
+      std::uint64_t last = session_age::holds_nothing;
+      for (auto [when, age] : ages_[who]) {
+        if (when > since) {
+          least.lamport = std::min({least.lamport, age, last});
+          most.lamport = std::max({most.lamport, age, last});
+        }
+        last = age;
+      }
+      least.lamport = std::min(least.lamport, last);
+      most.lamport = std::max(most.lamport, last);
+      return std::pair{least, most};
+    };
+    auto mine = range(x.session).second;
+    for (const auto& s : x.cycle)
+      check(s.session == x.session || range(s.session).first < mine,
+            fmt::format("{} is younger than {}", to_string(s.session),
+                        to_string(x.session)));
+  }
+
+  /// Notes who is in whose way now.
+  void observe() {
+    if (!options_.deadlocks)
+      return;
+    ++instant_;
+    std::set<edge> now;
+    for (auto& n : nodes_)
+      if (n != nullptr)
+        for (std::size_t t = 0; t < options_.terms; ++t)
+          observe_row(*n, term{static_cast<int>(t)}, now);
+    for (const auto& e : now) {
+      auto& all = history_[e];
+      if (all.empty() || all.back().second + 1 < instant_)
+        all.push_back({instant_, instant_});
+      else
+        all.back().second = instant_;
+      for (auto who : {std::get<0>(e), std::get<3>(e)})
+        if (auto* n = nodes_[to_index(who.home)].get()) {
+          auto age = age_of(*n, who);
+          auto& known = ages_[who];
+          if (known.empty() || known.back().second != age)
+            known.push_back({instant_, age});
+        }
+    }
+  }
+
+  using edge = std::tuple<session_id, term, node_slot, session_id>;
+
+  struct seen_lock {
+    session_id who;
+    lock_mode mode;
+  };
+
+  void observe_row(node& n, const term& t, std::set<edge>& out) {
+    std::vector<seen_lock> ahead;
+    n.locks.table().for_each_holder(t, [&](const hold_record& r) {
+      auto id = r.what == hold_record::kind::direct
+                  ? session_id{slot(n.index), r.serial}
+                  : r.owner->session;
+      if (r.what == hold_record::kind::part) {
+        auto i = asks_.find(r.owner->request.serial);
+        if (i == asks_.end() || i->second.at == stage::done
+            || nodes_[i->second.node] == nullptr)
+          return;
+        auto* x = nodes_[i->second.node]->coordinator.find(r.owner->request);
+        if (x == nullptr || x->attempt() != r.owner->attempt)
+          return;
+      }
+      ahead.push_back({id, r.mode});
+    });
+    auto kept = n.locks.table().view(t).mode;
+    auto one = std::all_of(ahead.begin(), ahead.end(), [&](const auto& h) {
+      return h.who == ahead.front().who;
+    });
+    for (auto& h : ahead)
+      if (kept == exclusive && one)
+        h.mode = exclusive;
+    n.locks.table().for_each_waiter(t, [&](waiter& w) {
+      if (w.state() != outcome::pending || !is_pending(w.request, w.attempt))
+        return;
+      auto id = w.session().id();
+      for (const auto& x : ahead)
+        if (x.who != id && (x.mode == exclusive || w.mode() == exclusive))
+          out.insert({id, t, slot(n.index), x.who});
+      ahead.push_back({id, w.mode()});
+    });
+  }
+
   void ask_several(node& n) {
-    auto& a = new_ask(n, some_session(n));
+    ask_several(n, some_session(n));
+  }
+
+  void ask_several(node& n, session& s) {
+    auto& a = new_ask(n, s);
+    a.spec.patient = a.spec.age.lamport == session_age::holds_nothing;
     auto terms = 1 + below(3);
     for (std::uint64_t i = 0; i < terms; ++i)
       a.spec.terms.push_back(
         {term{static_cast<int>(below(options_.terms))}, some_mode()});
     to_canonical_order(a.spec.terms);
-    a.spec.no_wait = below(10) == 0;
-    if (options_.crossing && below(2) == 0) {
+    a.spec.no_wait = below(options_.deadlocks ? 40 : 10) == 0;
+    mark_others(n, a);
+    if ((options_.crossing || options_.deadlocks) && below(2) == 0) {
       a.spec.choice = node_choice::listed;
       for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (below(2) == 0)
@@ -601,10 +972,19 @@ private:
     auto serial = a.spec.id.serial;
     later_on(n, 1, [this, &n, serial] {
       scope_effects out;
-      n.coordinator.open(asks_.at(serial).spec, out);
+      auto& a = asks_.at(serial);
+      for (auto& [other, b] : asks_)
+        if (b.who == a.who && b.at == stage::pending && other != serial)
+          a.spec.elsewhere = true;
+      if (a.spec.elsewhere)
+        a.spec.patient = false;
+      n.coordinator.open(a.spec, out);
       execute(n, out);
     });
-    if (options_.crossing || options_.cuts || options_.kills
+    if (options_.deadlocks) {
+      if (below(8) == 0)
+        set_deadline(n, a);
+    } else if (options_.crossing || options_.cuts || options_.kills
         || options_.late_openers)
       set_deadline(n, a);
   }
@@ -612,14 +992,29 @@ private:
   void ask_direct(node& n) {
     if (n.coordinator.members().state() != membership::phase::ready)
       return;
-    auto& s = some_session(n);
+    ask_direct(n, some_session(n));
+  }
+
+  void ask_direct(node& n, session& s) {
     auto& a = new_ask(n, s);
     a.spec.terms.push_back(
       {term{static_cast<int>(below(options_.terms))}, some_mode()});
     auto* w = new direct_waiter(s, a.spec.terms[0], *this, a.spec.id.serial);
+    w->elsewhere = mark_others(n, a);
     a.waits = w;
-    set_deadline(n, a);
+    if (!options_.deadlocks || below(8) == 0)
+      set_deadline(n, a);
+    auto serial = a.spec.id.serial;
     n.locks.lock(*w);
+    auto holds = std::any_of(asks_.begin(), asks_.end(), [&](const auto& x) {
+      return x.second.who == s.id().serial && x.second.at == stage::held;
+    });
+    if (w->state() == outcome::pending
+        && (w->elsewhere || holds || s.holds_something())) {
+      effect::walk begin{{s.id(), {slot(n.index), serial}, 0, slot(n.index)},
+                         true, false};
+      carry_out(n, begin);
+    }
   }
 
   lock_mode some_mode() {
@@ -647,9 +1042,14 @@ private:
       a.held = a.spec.terms;
       a.tokens = {a.record->token};
       check_grant(a, {slot(a.node)});
-      later_on(n, below(150), [this, serial] { give_up(asks_.at(serial)); });
+      if (options_.deadlocks)
+        play_on(n, a.who, true);
+      else
+        later_on(n, below(150), [this, serial] { give_up(asks_.at(serial)); });
     } else {
+      tally(std::string{to_string(w.state())});
       finish_ask(a);
+      play_on(n, a.who, false);
     }
     w.unref();
   }
@@ -675,9 +1075,11 @@ private:
       w->unref();
       a.told = true;
       finish_ask(a);
+      play_on(n, a.who, false);
       return;
     }
     finish_ask(a);
+    play_on(n, a.who, false);
     later_on(n, below(8), [this, &n, id, why] {
       scope_effects out;
       n.coordinator.cancel(id, why, out);
@@ -739,9 +1141,12 @@ private:
   }
 
   void end_session(ask& of) {
-    auto& n = *nodes_[of.node];
-    auto who = of.who;
+    end_session(*nodes_[of.node], of.who);
+  }
+
+  void end_session(node& n, std::uint64_t who) {
     auto* s = n.sessions.at(who);
+    scripts_.erase(who);
     tally("sessions ended");
     for (auto& [serial, a] : asks_) {
       if (a.who != who || a.at == stage::done)
@@ -847,6 +1252,10 @@ private:
 
   void check_token(const ask& a, const term& what, fencing_token token,
                    const std::vector<node_slot>& nodes) {
+    // What two sides of a cut issue meanwhile, and keep long enough, is not
+    // comparable.
+    if (options_.cuts && options_.deadlocks)
+      return;
     auto [i, fresh] = issued_.try_emplace({what, token}, a.who);
     check(fresh || i->second == a.who,
           fmt::format("token {} of {} is issued twice, to {}", token,
@@ -882,8 +1291,10 @@ private:
     for (const auto& [serial, a] : asks_)
       if (a.at == stage::held)
         check_alone(a, nodes_of(a));
+    tally("drains");
     for (int round = 0; round < 100000; ++round) {
-      if (round % 64 == 0 || events_.empty())
+      // Those that follow a script give nothing up before they have all.
+      if (!options_.deadlocks && (round % 64 == 0 || events_.empty()))
         for (auto& [serial, a] : asks_)
           give_up(a);
       if (events_.empty())
@@ -891,6 +1302,8 @@ private:
       step();
     }
     check(events_.empty(), "it comes to rest");
+    if (options_.deadlocks)
+      check_nobody_is_stuck();
     for (const auto& [serial, a] : asks_)
       check(a.at == stage::done && (a.told || !lives(a.node, a.life)),
             fmt::format("{} has ended and was told so", to_string(a.spec.id)));
@@ -909,6 +1322,46 @@ private:
       check(n->locks.table().waiters() == 0, "nobody waits");
       n->locks.table().check_invariants();
     }
+  }
+
+  void check_nobody_is_stuck() {
+    std::string stuck;
+    for (const auto& [e, all] : history_)
+      if (all.back().second == instant_)
+        stuck += fmt::format("{} for {} on {} because of {}; ",
+                             to_string(std::get<0>(e)),
+                             to_string(std::get<1>(e)),
+                             to_index(std::get<2>(e)),
+                             to_string(std::get<3>(e)));
+    std::map<session_id, std::vector<const edge*>> from;
+    for (const auto& [e, all] : history_)
+      if (all.back().second == instant_)
+        from[std::get<0>(e)].push_back(&e);
+    // Of all who wait, a cycle is of interest: nobody in it has been told.
+    for (const auto& [who, edges] : from) {
+      std::map<session_id, const edge*> came;
+      std::vector<session_id> next{who};
+      for (std::size_t i = 0; i < next.size(); ++i)
+        for (const auto* e : from[next[i]])
+          if (came.emplace(std::get<3>(*e), e).second)
+            next.push_back(std::get<3>(*e));
+      if (came.count(who) == 0)
+        continue;
+      stuck.clear();
+      auto at = who;
+      do {
+        const auto* e = came[at];
+        stuck += fmt::format("{} for {} on {} because of {}; ",
+                             to_string(std::get<0>(*e)),
+                             to_string(std::get<1>(*e)),
+                             to_index(std::get<2>(*e)), to_string(at));
+        at = std::get<0>(*e);
+      } while (at != who);
+      break;
+    }
+    check(stuck.empty(), "stuck: " + stuck);
+    for (auto& n : nodes_)
+      check(n->search.running() == 0, "no walk is left");
   }
 
   // -- time -------------------------------------------------------------------
@@ -943,6 +1396,7 @@ private:
     events_.pop();
     now_ = std::max(now_, next.when);
     next.what();
+    observe();
   }
 
   std::uint64_t below(std::uint64_t limit) {
@@ -967,6 +1421,11 @@ private:
   std::map<std::pair<term, node_slot>, std::pair<fencing_token, std::uint64_t>>
     last_;
   std::map<std::string, std::size_t> counts_;
+  std::map<std::uint64_t, script> scripts_;
+  std::map<edge, std::vector<std::pair<std::uint64_t, std::uint64_t>>> history_;
+  std::map<session_id, std::vector<std::pair<std::uint64_t, std::uint64_t>>>
+    ages_;
+  std::uint64_t instant_ = 0;
   std::uint64_t event_serials_ = 0;
   std::uint64_t serials_ = 0;
   std::uint64_t lives_ = 0;

@@ -848,12 +848,13 @@ TEST(link_machine, what_does_not_fit_is_told_on_both_sides) {
 TEST(link_machine, two_versions_tell_each_other) {
   auto own = config_of("a", "b");
   wire::introduction other;
-  other.version = 2;
+  other.version = wire::protocol_version + 1;
   other.name = "b";
   EXPECT_EQ(*mismatch(own, other),
-            "node 'a' speaks version 1 of the protocol, node 'b' speaks "
-            "version 2");
-  other.version = 1;
+            fmt::format("node 'a' speaks version {} of the protocol, node 'b' "
+                        "speaks version {}",
+                        wire::protocol_version, wire::protocol_version + 1));
+  other.version = wire::protocol_version;
   other.called = "z";
   EXPECT_EQ(*mismatch(own, other),
             "node 'b' looks for a node 'z' where node 'a' is");

@@ -89,6 +89,39 @@ public:
     return x;
   }
 
+  node_slot place() {
+    return below(5) == 0 ? no_node : slot();
+  }
+
+  wait_name wait() {
+    auto id = request();
+    if (below(5) == 0)
+      id.home = no_node;
+    return {session(), id, attempt(), place()};
+  }
+
+  lock_mode mode() {
+    return below(2) == 0 ? shared : exclusive;
+  }
+
+  pawl::standing how() {
+    return static_cast<pawl::standing>(below(3));
+  }
+
+  pawl::blocker blocker() {
+    return {session(),       request(), attempt(),
+            static_cast<pawl::blocker::kind>(below(3)),
+            below(2) == 0, how(), age()};
+  }
+
+  template <class F>
+  auto some(F f) {
+    std::vector<decltype(f())> result;
+    for (auto n = below(4); n > 0; --n)
+      result.push_back(f());
+    return result;
+  }
+
   pawl::message message(std::size_t kind) {
     switch (kind) {
       case 0: {
@@ -101,6 +134,8 @@ public:
         x.carried = tokens(x.terms.size());
         x.adopt = below(2) == 0;
         x.no_wait = below(2) == 0;
+        x.elsewhere = below(2) == 0;
+        x.patient = below(2) == 0;
         return x;
       }
       case 1:
@@ -138,6 +173,48 @@ public:
           x.holds.push_back(hold());
         x.floor = number();
         return x;
+      }
+      case 13:
+        return waits_elsewhere_message{request(), attempt()};
+      case 14: {
+        walk_question_message x;
+        x.walk = number();
+        x.step = static_cast<std::uint32_t>(number());
+        x.budget = static_cast<std::uint32_t>(number());
+        x.origin = wait();
+        x.sessions = some([this] { return session(); });
+        x.waits = some([this] {
+          return wait_question{wait(), some([this] {
+                                 return attempt_name{request(), attempt()};
+                               })};
+        });
+        x.claims = some([this] {
+          return walk_claim{wait(), blocker(), term(), mode(), place()};
+        });
+        return x;
+      }
+      case 15: {
+        walk_answer_message x;
+        x.walk = number();
+        x.step = static_cast<std::uint32_t>(number());
+        x.cut_short = below(2) == 0;
+        x.sessions = some([this] {
+          return session_waits{session(), some([this] { return wait(); })};
+        });
+        x.waits = some([this] {
+          return blocked_wait{wait(), term(), mode(),
+                              some([this] { return blocker(); })};
+        });
+        x.standings = some([this] { return walk_standing{below(2) == 0, how(), age()}; });
+        return x;
+      }
+      case 16: {
+        outcome whys[]{outcome::pending, outcome::deadlock,
+                       outcome::probe_limit};
+        return walk_verdict_message{
+          session(), request(), attempt(), whys[below(3)], some([this] {
+            return cycle_step{session(), term(), mode(), place()};
+          })};
       }
       default:
         return hand_over_ack_message{static_cast<std::uint32_t>(number())};
