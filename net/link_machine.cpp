@@ -555,6 +555,10 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
 }
 
 void link_machine::flush(time_point now, effects& out, std::size_t most) {
+  // Sending is no event of its own, but may be the first thing that a node does
+  // after it has slept.
+  if (!ended_)
+    observe(now, out);
   if (current_ && now >= current_->next_heartbeat)
     send_heartbeat(false, now, out);
   for (; current_ && can_send() && most > 0; --most) {

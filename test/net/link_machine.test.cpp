@@ -622,6 +622,18 @@ TEST(link_machine, garbage_on_a_link_is_refused_with_a_sentence_and_no_more) {
 
 // -- freezing -----------------------------------------------------------------
 
+// The link's actor may find messages to be sent before anything else; who looks
+// at the board then must not see that it runs before it sees that it had not.
+TEST(link_machine, a_node_that_sends_first_after_a_sleep_tells_the_gap_too) {
+  desk d;
+  d.now += 1900ms;
+  d.a.send(d.a.epoch(), "s", request(1));
+  d.a.flush(d.now, d.seen_a);
+  EXPECT_EQ(all_of<link_machine::clock_gap>(d.seen_a).size(), 1u);
+  d.a.tick(d.now, d.seen_a);
+  EXPECT_EQ(all_of<link_machine::clock_gap>(d.seen_a).size(), 1u) << "once";
+}
+
 TEST(link_machine, a_node_that_was_frozen_reads_its_input_before_it_judges) {
   desk d;
   for (int i = 0; i < 8; ++i) {
