@@ -342,6 +342,51 @@ TEST_F(deadlock, search_does_not_grow_with_the_queue) {
   EXPECT_TRUE(eventually([&] { return *done == count; }));
 }
 
+TEST_F(deadlock, search_that_visits_too_much_ends_its_request) {
+  scope_options options;
+  options.probe_limit = 100;
+  auto small = open_local_scope(*system_, "small", options);
+  ASSERT_TRUE(small.wait_ready(20s));
+  // A chain of sessions, each of which waits for the next: one visit for it and
+  // one for its wait.
+  constexpr std::size_t length = 80;
+  auto chain = make_puppet();
+  auto ended = std::make_shared<std::vector<std::pair<std::size_t, outcome>>>();
+  auto last = std::make_shared<std::atomic<bool>>(false);
+  tell_puppet(chain, [=](puppet* self) {
+    // From its far end, so that only the last ones have much before them.
+    auto end_of_it = small.activity(self);
+    end_of_it.lock(name(length), exclusive).then([self](pawl::lock x) {
+      self->held.push_back(std::move(x));
+    });
+    for (auto i = length; i-- > 0;) {
+      auto s = small.activity(self);
+      s.lock(name(i), exclusive).then([self](pawl::lock x) {
+        self->held.push_back(std::move(x));
+      });
+      s.lock(name(i + 1), exclusive)
+        .then([](const pawl::lock&) {},
+              [=](const failure& why) {
+                ended->emplace_back(i, why.why);
+                *last = true;
+              });
+    }
+  });
+  ASSERT_TRUE(eventually([&] { return last->load(); }));
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  tell_puppet(chain, [=](puppet* self) {
+    ASSERT_FALSE(ended->empty());
+    // The first that had too much before it; its end shortens those behind it.
+    EXPECT_EQ(ended->front().second, outcome::probe_limit);
+    EXPECT_LT(ended->front().first, length - 40);
+    self->held.clear();
+    *done = true;
+  });
+  EXPECT_TRUE(eventually([&] { return done->load(); }));
+  EXPECT_EQ(small.statistics().ended(outcome::deadlock), 0u);
+  small.close();
+}
+
 TEST_F(deadlock, costs_nothing_where_nothing_is_held) {
   auto a = party();
   auto b = party();

@@ -3,7 +3,10 @@
 #include "pawl/test/net/cluster_fixture.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <random>
+#include <thread>
 
 namespace pawl::testing {
 namespace {
@@ -222,6 +225,89 @@ TEST_F(deadlock_net, in_random_order_is_always_resolved) {
   EXPECT_GT(victims, 0u);
   for (auto& x : all)
     x.who->kill();
+}
+
+/// Locks that a test of many takes; PAWL_LOCKS sets another number.
+std::uint64_t many_locks(std::uint64_t usual) {
+  const auto* text = std::getenv("PAWL_LOCKS");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+}
+
+/// `count` terms of `all`, each once, in random order.
+std::vector<std::size_t> some_of(std::size_t all, std::size_t count,
+                                 std::mt19937& random) {
+  std::vector<std::size_t> result(all);
+  std::iota(result.begin(), result.end(), std::size_t{0});
+  std::shuffle(result.begin(), result.end(), random);
+  result.resize(count);
+  return result;
+}
+
+TEST_F(deadlock_net, is_never_told_to_requests_for_many_terms_at_once) {
+  const std::vector<std::string> nodes{"a", "b", "c"};
+  configure_and_start(nodes);
+  const auto wanted = many_locks(1'000'000);
+  std::atomic<std::uint64_t> taken{0};
+  std::atomic<int> odd{0};
+  std::vector<std::thread> threads;
+  // On each node one asks everywhere, and two just there, for terms that overlap.
+  for (unsigned t = 0; t < 9; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random{t};
+      auto s = (*this)[nodes[t % 3]].tags->attach();
+      while (taken < wanted) {
+        std::vector<term_lock> what;
+        for (auto i : some_of(40, 5, random))
+          what.push_back({make_term(name(i)),
+                          random() % 3 == 0 ? exclusive : shared});
+        auto ask = s.lock_all(std::move(what)).within(30s);
+        auto held = t < 3 ? std::move(ask).on(every_node).wait()
+                          : std::move(ask).wait();
+        if (held)
+          taken += 5;
+        else
+          ++odd;
+      }
+    });
+  for (auto& x : threads)
+    x.join();
+  EXPECT_EQ(odd, 0);
+  EXPECT_EQ(told(nodes), 0u);
+}
+
+TEST_F(deadlock_net, is_never_told_to_who_takes_locks_in_one_order) {
+  for (std::vector<std::string> nodes :
+       {std::vector<std::string>{"a", "b"}, {"a", "b", "c"}}) {
+    configure_and_start(nodes);
+    const auto wanted = many_locks(10'000);
+    std::atomic<std::uint64_t> taken{0};
+    std::atomic<int> odd{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 6; ++t)
+      threads.emplace_back([&, t] {
+        std::mt19937 random{t};
+        auto s = (*this)[nodes[t % nodes.size()]].tags->attach();
+        while (taken < wanted) {
+          auto terms = some_of(20, 4, random);
+          std::sort(terms.begin(), terms.end());
+          std::vector<lock> held;
+          for (auto i : terms) {
+            auto mode = random() % 2 == 0 ? exclusive : shared;
+            auto x = s.lock(name(i), mode).on(every_node).within(30s).wait();
+            if (x)
+              held.push_back(std::move(*x));
+            else
+              ++odd;
+          }
+          taken += held.size();
+        }
+      });
+    for (auto& x : threads)
+      x.join();
+    EXPECT_EQ(odd, 0);
+    EXPECT_EQ(told(nodes), 0u) << nodes.size() << " nodes";
+    end_all();
+  }
 }
 
 } // namespace

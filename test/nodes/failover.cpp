@@ -242,7 +242,15 @@ public:
       std::uint64_t token = 0;
       std::int64_t at = 0;
       int held = 0;
-      words >> what >> term;
+      words >> what;
+      if (what == "unsure") {
+        std::int64_t from = 0;
+        std::int64_t until = 0;
+        words >> from >> until;
+        unsure_[node].emplace_back(from, until + hand_over_takes);
+        continue;
+      }
+      words >> term;
       if (what == "failed") {
         fault(fmt::format("node {}: {}", node, line));
         continue;
@@ -295,7 +303,7 @@ public:
                             who->token, who->until()));
         if (who == nullptr || x.until() > who->until())
           who = &x;
-        if (!x.known)
+        if (!x.known || was_unsure(x))
           continue; // granted on nodes that the others had left
         if (highest != nullptr && x.token < highest->token)
           fault(fmt::format("term {}: node {} was granted token {} at {}, after "
@@ -323,6 +331,21 @@ public:
   }
 
 private:
+  /// How long a grant may take to its client: one that was made while its node
+  /// was alone may be heard of when it is not any more.
+  static constexpr std::int64_t hand_over_takes = 500'000'000;
+
+  [[nodiscard]] bool was_unsure(const operation& x) const {
+    auto i = unsure_.find(x.node);
+    return i != unsure_.end()
+           && std::any_of(i->second.begin(), i->second.end(),
+                          [&](const auto& y) {
+                            return x.begin >= y.first && x.begin <= y.second;
+                          });
+  }
+
+  std::map<std::string, std::vector<std::pair<std::int64_t, std::int64_t>>>
+    unsure_;
   std::map<int, std::vector<operation>> of_;
   std::uint64_t lost_ = 0;
 };

@@ -3,6 +3,8 @@
 //
 //   begin <term> <token> <time> <held>    the lock was granted; held: what
 //                                         still_held() said then
+//   unsure <from> <until>                 still_held() said no of a lock that
+//                                         nobody else wants: the node had slept
 //   end <term> <token> <time> <held>      held: what still_held() said at <time>
 //                                         or later; 1: the counter was raised
 //

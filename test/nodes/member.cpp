@@ -75,6 +75,7 @@ public:
     enough_ = false;
     for (int i = 0; i < threads; ++i)
       threads_.emplace_back([this, i] { run(seed_ * 31 + i); });
+    threads_.emplace_back([this] { witness(); });
   }
 
   void idle() {
@@ -116,6 +117,34 @@ private:
                             mine ? 1 : 0));
       held->release();
       ++done_;
+    }
+  }
+
+  /// Holds a lock of its own, and writes down when the node cannot know whether
+  /// it holds anything.
+  void witness() {
+    auto s = where_.attach();
+    std::optional<lock> mine;
+    auto sure_at = testing::monotonic_ns();
+    auto sure = true;
+    while (!enough_) {
+      if (!mine || mine->mode() == lock_mode::none) {
+        auto held = s.lock("witness-" + where_.node(), exclusive)
+                      .on(every_node)
+                      .within(bound)
+                      .wait();
+        if (held)
+          mine = std::move(*held);
+        continue;
+      }
+      auto now = testing::monotonic_ns();
+      auto yes = mine->still_held();
+      if (yes && !sure)
+        log_.line(fmt::format("unsure {} {}\n", sure_at, now));
+      if (yes)
+        sure_at = now;
+      sure = yes;
+      std::this_thread::sleep_for(1ms);
     }
   }
 
