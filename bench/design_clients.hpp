@@ -174,7 +174,7 @@ private:
       rare_due_ = false;
       write_rarely();
     }
-    asked_ = on_.timing.load(std::memory_order_relaxed) ? now_ns() : 0;
+    asked_ = now_ns();
     if (exclusive())
       pick(keys_, 0, on_.cells.keys());
     else
@@ -206,7 +206,7 @@ private:
     auto& x = mine();
     tally::add(x.locks, locks);
     tally::add(x.transactions, 1);
-    if (asked != 0 && on_.timing.load(std::memory_order_relaxed))
+    if (on_.timing.load(std::memory_order_relaxed))
       to.record(now_ns() - asked);
   }
 
@@ -291,7 +291,7 @@ private:
   /// exclusive on every node.
   void write_rarely() {
     rare_runs_ = true;
-    auto since = on_.timing.load(std::memory_order_relaxed) ? now_ns() : 0;
+    auto since = now_ns();
     pick(rare_keys_, 0, on_.cells.keys());
     on_.tags.activity(this)
       .lock_all(terms(rare_keys_), pawl::exclusive)
