@@ -116,7 +116,7 @@ public:
         read_.erase(0, i + 1);
         return line;
       }
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      auto left = std::chrono::ceil<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
       pollfd x{from_, POLLIN, 0};
       if (left.count() <= 0
