@@ -13,9 +13,19 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <stdexcept>
 
 namespace bench {
+
+/// What an actor is to do, and how it tells that it is done.
+struct job {
+  term_stream* terms = nullptr;
+  std::uint64_t rounds = 0;
+  std::uint64_t done = 0;
+  std::uint64_t allocations = 0;
+  std::promise<void> finished;
+};
 
 // -- pawl: core ---------------------------------------------------------------
 
@@ -200,13 +210,49 @@ private:
 
 // -- the lock server ----------------------------------------------------------
 
+/// Lock, release, and again: one round after the other.
+class lock_client : public caf::event_based_actor {
+public:
+  lock_client(caf::actor_config& cfg, caf::actor server, job& what)
+    : event_based_actor(cfg), server_(std::move(server)), job_(what) {
+    // nop
+  }
+
+  caf::behavior make_behavior() override {
+    return {[this](go_atom) { next(); }};
+  }
+
+private:
+  static constexpr std::chrono::seconds patience{60};
+
+  void next() {
+    if (job_.rounds-- == 0) {
+      job_.finished.set_value();
+      quit();
+      return;
+    }
+    const auto& term = job_.terms->next();
+    compat::request(this, server_, patience, lock_atom_v, term)
+      .then([this, &term](bool) {
+        compat::request(this, server_, patience, free_atom_v, term)
+          .then([this](bool freed) {
+            job_.done += freed ? 1 : 0;
+            next();
+          });
+      });
+  }
+
+  caf::actor server_;
+  job& job_;
+};
+
 /// As many workers as clients: with one client a second worker only gets in the
 /// way.
 class server_world {
 public:
   server_world(const workload& work, std::size_t clients)
     : config_(clients), system_(config_),
-      server_(system_.spawn<lock_server>(std::cref(work))) {
+      server_(system_.spawn<lock_server>(std::cref(work.held))) {
     // nop
   }
 

@@ -4,19 +4,16 @@
 
 #pragma once
 
-#include "bench/harness.hpp"
-
 #include <pawl/actors/caf_compat.hpp>
 
 #include <caf/all.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
-#include <future>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 // clang-format off
 CAF_BEGIN_TYPE_ID_BLOCK(pawl_bench, caf::first_custom_type_id)
@@ -35,9 +32,10 @@ namespace compat = pawl::compat;
 
 class lock_server : public caf::event_based_actor {
 public:
-  lock_server(caf::actor_config& cfg, const workload& work)
+  /// `held`: terms that are taken, and never given back.
+  lock_server(caf::actor_config& cfg, const std::vector<std::string>& held)
     : event_based_actor(cfg) {
-    for (const auto& x : work.held)
+    for (const auto& x : held)
       locks_.try_emplace(x);
   }
 
@@ -71,51 +69,6 @@ public:
 
 private:
   std::unordered_map<std::string, std::deque<caf::response_promise>> locks_;
-};
-
-/// What an actor is to do, and how it tells that it is done.
-struct job {
-  term_stream* terms = nullptr;
-  std::uint64_t rounds = 0;
-  std::uint64_t done = 0;
-  std::uint64_t allocations = 0;
-  std::promise<void> finished;
-};
-
-/// Lock, release, and again: one round after the other.
-class lock_client : public caf::event_based_actor {
-public:
-  lock_client(caf::actor_config& cfg, caf::actor server, job& what)
-    : event_based_actor(cfg), server_(std::move(server)), job_(what) {
-    // nop
-  }
-
-  caf::behavior make_behavior() override {
-    return {[this](go_atom) { next(); }};
-  }
-
-private:
-  static constexpr std::chrono::seconds patience{60};
-
-  void next() {
-    if (job_.rounds-- == 0) {
-      job_.finished.set_value();
-      quit();
-      return;
-    }
-    const auto& term = job_.terms->next();
-    compat::request(this, server_, patience, lock_atom_v, term)
-      .then([this, &term](bool) {
-        compat::request(this, server_, patience, free_atom_v, term)
-          .then([this](bool freed) {
-            job_.done += freed ? 1 : 0;
-            next();
-          });
-      });
-  }
-
-  caf::actor server_;
-  job& job_;
 };
 
 } // namespace bench
