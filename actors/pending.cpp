@@ -3,6 +3,7 @@
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/core/ensure.hpp"
 
+#include <new>
 #include <utility>
 
 namespace pawl {
@@ -245,6 +246,23 @@ failure pending::why() const {
   return result;
 }
 
+/// Two upgraders of a term on this node, judged where they met.
+void pending::crossed() noexcept {
+  try {
+    auto on = to_string(what());
+    const auto& node = scope().name_of(scope().self());
+    std::vector<cycle_edge> cycle{{client().id(), on, node, mode()},
+                                  {rival, on, node, mode()}};
+    {
+      std::lock_guard guard{lock_};
+      cycle_ = cycle;
+    }
+    scope().report({client().id(), std::move(cycle)});
+  } catch (const std::bad_alloc&) {
+    // No memory to say it: the verdict stands without its words.
+  }
+}
+
 void pending::settled() noexcept {
   auto& where = scope();
   where.board.remove(*this);
@@ -252,6 +270,8 @@ void pending::settled() noexcept {
   if (cancel_.state())
     cancel_.state()->remove(*this);
   auto verdict = state();
+  if (verdict == outcome::deadlock && rival != session_id{})
+    crossed();
   auto waited = std::chrono::steady_clock::now() - asked_;
   where.statistics.count_wait(
     what(), std::chrono::duration_cast<std::chrono::nanoseconds>(waited),

@@ -138,6 +138,7 @@ protected:
   [[nodiscard]] failure why() const;
 
 private:
+  void crossed() noexcept;
   void settled() noexcept override;
 
   // -- cancel_entry -----------------------------------------------------------
@@ -160,7 +161,7 @@ private:
   cancel_token cancel_;
   mutable std::mutex lock_; // of what the coordinator writes afterwards
   std::vector<node_slot> nodes_;
-  std::vector<cycle_edge> cycle_; // of a deadlock; before settled()
+  std::vector<cycle_edge> cycle_; // of a deadlock; before the continuation
   std::string node_; // concerned in the failure; before settled()
 };
 

@@ -837,14 +837,17 @@ bool lock_table::outrank(locked_bucket& b, row& x, wait_queue& q, waiter& w,
            && u.state() == outcome::pending;
   };
   for (auto* u = q.upgrader(); u != nullptr && u->upgrade; u = u->queue_next)
-    if (rival(*u) && u->session().age() < w.session().age())
+    if (rival(*u) && u->session().age() < w.session().age()) {
+      w.rival = u->session().id();
       return false;
+    }
   for (auto* u = q.upgrader(); u != nullptr && u->upgrade;) {
     auto* next = u->queue_next;
     if (rival(*u)) {
       q.take_out(*u);
       b.set(x, b.get(x) - one_waiter);
       waiters_.fetch_sub(1, std::memory_order_relaxed);
+      u->rival = w.session().id();
       u->queue_next = result.losers;
       result.losers = u;
     }

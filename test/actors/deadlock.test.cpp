@@ -153,6 +153,12 @@ TEST_F(deadlock, of_two_upgraders_tells_one_and_the_other_gets_it) {
   auto second = lock(b, "x");
   ASSERT_TRUE(eventually([&] { return told() == 1; }));
   auto other = first->how == outcome::pending ? first : second;
+  auto victim = other == first ? second : first;
+  EXPECT_EQ(victim->get(), outcome::deadlock);
+  ASSERT_EQ(victim->why.cycle.size(), 2u);
+  EXPECT_EQ(victim->why.cycle[0].term, "x");
+  EXPECT_NE(victim->why.cycle[0].session, victim->why.cycle[1].session);
+  EXPECT_EQ(tags_->deadlocks().back().cycle, victim->why.cycle);
   give_up_all(other == first ? b : a);
   EXPECT_EQ(other->get(), outcome::granted);
 }
