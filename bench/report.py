@@ -30,6 +30,7 @@ COLUMNS = {
                 "p50_us", "p95_us", "p99_us", "max_us", "restarts",
                 "cpu_s_per_million_locks", "peak_mb", "messages_per_lock"],
     "failover": ["p50_us", "p95_us", "max_us", "beyond_timeout_us"],
+    "servers": ["per_second", "fairness", "p50_us", "p99_us", "mean_ms"],
     "uncontended": ["ns"],
 }
 COLOURS = ["#1f6fb2", "#c8553d", "#4f9d69", "#8a5fb0", "#c79a2b", "#5b6770"]
