@@ -507,6 +507,12 @@ void lock_table::assign(wait_queue& q, manager_ref manager) {
   q.manager = manager;
 }
 
+/// Shared requests that are granted in one step, however small the limit. If a
+/// crowd of them were let in piece by piece, those that come back meanwhile would
+/// hang behind the rest: the queue would never be empty, and the term would stay
+/// slow for good after its one writer had passed.
+constexpr std::uint32_t crowd = 16'384;
+
 lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
   grant_batch out;
   std::uint32_t granted = 0;
@@ -519,8 +525,10 @@ lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
     if (q.companions() > 0 && mode_of(b.get(x)) == lock_mode::exclusive
         && (b.get(x) & mixed_bit) == 0)
       grant_covered(b, x, q, *q.holders->session, out);
-    for (std::uint32_t i = 0; i < limit && !q.empty(); ++i) {
+    for (std::uint32_t i = 0; !q.empty(); ++i) {
       auto& w = *q.front();
+      if (i >= (w.mode() == lock_mode::shared ? std::max(limit, crowd) : limit))
+        break;
       auto how = access_of(x, b.get(x), w.mode(), w.session());
       if (how == access::conflict)
         break;

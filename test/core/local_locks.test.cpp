@@ -978,9 +978,11 @@ private:
     };
     if (copy.mode == exclusive)
       covered(copy.holds.front().session);
-    for (; limit > 0 && !copy.waits.empty(); --limit) {
+    for (std::uint32_t i = 0; !copy.waits.empty(); ++i) {
       const auto& w = copy.waits.front();
-      if (!twin::fits(copy, w.session, w.mode))
+      // A crowd of shared requests is let in at once.
+      if ((i >= limit && w.mode == exclusive)
+          || !twin::fits(copy, w.session, w.mode))
         break;
       covered(let_in(0));
     }
