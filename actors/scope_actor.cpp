@@ -447,21 +447,23 @@ standing scope_actor::how_in_the_way(const walk_claim& x) {
   return how;
 }
 
-void scope_actor::sentence(const walk_verdict_message& x, scope_effects& out) {
+bool scope_actor::sentence(const walk_verdict_message& x, scope_effects& out) {
   if (!still_pending({x.session, x.request, x.attempt, no_node}))
-    return;
+    return false;
   if (x.why == outcome::pending) {
     home_.give_back_and_ask_again(x.request, out);
-    return;
+    return true;
   }
   std::vector<cycle_edge> cycle;
   for (const auto& step : x.cycle)
     cycle.push_back({step.session, to_string(step.what),
                      scope_->name_of(step.node), step.mode});
   auto who = scope_->board.find(x.session, x.request);
-  if (!who || !who->condemn(x.why, cycle) || x.why != outcome::deadlock)
-    return;
-  scope_->report({x.session, std::move(cycle)});
+  if (!who || !who->condemn(x.why, cycle))
+    return false;
+  if (x.why == outcome::deadlock)
+    scope_->report({x.session, std::move(cycle)});
+  return true;
 }
 
 void scope_actor::walked(std::size_t visited) {

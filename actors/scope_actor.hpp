@@ -90,7 +90,7 @@ private:
   bool reachable(node_slot peer) override;
   bool waits_here(const wait_name& what) override;
   walk_standing standing_of(const walk_claim& x) override;
-  void sentence(const walk_verdict_message& x, scope_effects& out) override;
+  bool sentence(const walk_verdict_message& x, scope_effects& out) override;
   void walked(std::size_t visited) override;
 
   // -- helpers ----------------------------------------------------------------

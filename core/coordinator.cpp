@@ -195,6 +195,7 @@ void coordinator::receive_one(node_slot from, const granted_message& x,
     return;
   }
   request->granted(from, x, clock_.now(), out);
+  tell_siblings(*request);
   forget_if_ended(x.id);
 }
 
@@ -207,8 +208,11 @@ void coordinator::receive_one(node_slot from, const refused_message& x,
 
 void coordinator::receive_one(node_slot from, const raised_message& x,
                               scope_effects& out) {
-  if (auto* request = pick(x.id))
-    request->raised(from, x, out);
+  auto* request = pick(x.id);
+  if (request == nullptr)
+    return;
+  request->raised(from, x, out);
+  tell_siblings(*request);
 }
 
 void coordinator::receive_one(node_slot from, const lost_message& x,
@@ -297,8 +301,10 @@ void coordinator::follow_view(scope_effects& out) {
   if (view.empty())
     return;
   for_each([&](multi_node_request& x) {
-    if (x.spec().choice == node_choice::every_node)
-      x.view_changed(view, out);
+    if (x.spec().choice != node_choice::every_node)
+      return;
+    x.view_changed(view, out);
+    tell_siblings(x);
   });
 }
 
@@ -344,6 +350,16 @@ void coordinator::start(multi_node_request& x, scope_effects& out) {
   for (const auto& term : spec.terms)
     carried.push_back(table_.known_token(term.what));
   x.start(std::move(nodes), std::move(carried), out);
+}
+
+/// If it is granted, other requests of its session may have parts that were
+/// granted because of it, before its token was raised.
+void coordinator::tell_siblings(const multi_node_request& x) {
+  if (x.state() != multi_node_request::phase::granted)
+    return;
+  for (auto serial : of_session_.at(x.spec().session.serial))
+    if (serial != x.id().serial)
+      requests_.at(serial).sibling_granted(x);
 }
 
 /// What ends meanwhile is forgotten.

@@ -170,6 +170,7 @@ private:
   void follow_view(scope_effects& out);
   void start_what_can(scope_effects& out);
   void start(multi_node_request& x, scope_effects& out);
+  void tell_siblings(const multi_node_request& x);
   [[nodiscard]] bool must_wait(const request_spec& x) const;
   template <class F>
   void for_each(F f);

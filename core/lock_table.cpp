@@ -248,13 +248,9 @@ void lock_table::install(const term& what, hold_record& r,
     word &= ~kept_bit;
   }
   r.hash = hash;
-  link_front(first, r);
   r.token.store(token, std::memory_order_relaxed);
-  if (auto* next = r.row_next;
-      next != nullptr && next->token.load(std::memory_order_relaxed) > token) {
-    unlink(first, *next);
-    link_front(first, *next);
-  }
+  link_front(first, r);
+  largest_first(first);
   word = with_mode(word + one_holder, stronger(mode_of(word), mode));
   see(*b.base, token);
   saw(token);
@@ -291,10 +287,15 @@ lock_table::end_of_hold lock_table::release(hold_record& r, bool to_prior) {
   if (first == nullptr) {
     word = with_mode(word, lock_mode::none) & ~(mixed_bit | kept_bit);
   } else {
-    // What others may have seen stays the row's.
+    // What others may have seen stays the row's. But of holds that exclude each
+    // other each has its session's own tokens: they are not inherited.
     auto token = r.token.load(std::memory_order_relaxed);
-    if (first->token.load(std::memory_order_relaxed) < token)
-      first->token.store(token, std::memory_order_relaxed);
+    auto mixed = (word & mixed_bit) != 0;
+    if (auto* heir = mixed ? largest_of(first, *r.session) : first;
+        heir != nullptr && heir->token.load(std::memory_order_relaxed) < token)
+      heir->token.store(token, std::memory_order_relaxed);
+    if (mixed)
+      largest_first(first);
     if (mode == lock_mode::exclusive && !to_prior) {
       if ((word & mixed_bit) == 0)
         word |= kept_bit;
@@ -796,6 +797,32 @@ void lock_table::link_front(hold_record*& first, hold_record& r) noexcept {
   first = &r;
 }
 
+/// The record of a session with its largest token, or null.
+hold_record* lock_table::largest_of(hold_record* first,
+                                    const session_ledger& who) noexcept {
+  hold_record* result = nullptr;
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    if (h->session == &who
+        && (result == nullptr
+            || result->token.load(std::memory_order_relaxed)
+                 < h->token.load(std::memory_order_relaxed)))
+      result = h;
+  return result;
+}
+
+/// Puts the record with the largest token in front. O(holders).
+void lock_table::largest_first(hold_record*& first) noexcept {
+  auto* largest = first;
+  for (auto* h = first; h != nullptr; h = h->row_next)
+    if (largest->token.load(std::memory_order_relaxed)
+        < h->token.load(std::memory_order_relaxed))
+      largest = h;
+  if (largest == first)
+    return;
+  unlink(first, *largest);
+  link_front(first, *largest);
+}
+
 void lock_table::unlink(hold_record*& first, hold_record& r) noexcept {
   (r.row_prev != nullptr ? r.row_prev->row_next : first) = r.row_next;
   if (r.row_next != nullptr)
@@ -812,10 +839,14 @@ void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
   if (how != access::covered && mode == lock_mode::exclusive) {
     token = issue(*b.base, from);
   } else {
-    token = first != nullptr ? first->token.load(std::memory_order_relaxed)
-                             : current(*b.base);
+    // Where holds exclude each other only a session that has one of them gets
+    // in, and with the token of that.
+    auto mixed = (word & mixed_bit) != 0;
+    auto* like = mixed ? largest_of(first, *r.session) : first;
+    token = like != nullptr ? like->token.load(std::memory_order_relaxed)
+                            : current(*b.base);
     if (from.carried != 0) {
-      if (how == access::join && token < from.carried)
+      if (how == access::join && !mixed && token < from.carried)
         token = from.carried;
       see(*b.base, from.carried);
       saw(from.carried);
@@ -825,6 +856,8 @@ void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
   r.mode.store(mode, std::memory_order_relaxed);
   r.token.store(token, std::memory_order_relaxed);
   link_front(first, r);
+  if ((word & mixed_bit) != 0)
+    largest_first(first);
   word += one_holder;
   b.set(x, with_mode(word, stronger(mode_of(word), mode)));
 }

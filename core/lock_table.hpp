@@ -390,6 +390,9 @@ private:
                              const session_ledger& who) noexcept;
   static hold_record*& list_of(row& x, std::uint64_t word) noexcept;
   static void link_front(hold_record*& first, hold_record& r) noexcept;
+  static hold_record* largest_of(hold_record* first,
+                                 const session_ledger& who) noexcept;
+  static void largest_first(hold_record*& first) noexcept;
   static void unlink(hold_record*& first, hold_record& r) noexcept;
   void enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
              access how, token_source from) noexcept;

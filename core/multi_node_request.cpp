@@ -156,6 +156,19 @@ void multi_node_request::give_back_and_ask_again(scope_effects& out) {
   ask_new_lead(out);
 }
 
+void multi_node_request::sibling_granted(const multi_node_request& other) {
+  auto common = std::any_of(parts_.begin(), parts_.end(), [&](const part& x) {
+    return other.involves(x.node);
+  });
+  if (!pending() || !common)
+    return;
+  for (std::size_t i = 0; i < tokens_.size(); ++i)
+    if (auto which = other.find_term(spec_.terms[i].what);
+        which && spec_.terms[i].mode == lock_mode::exclusive
+        && other.spec_.terms[*which].mode == lock_mode::exclusive)
+      tokens_[i] = std::max(tokens_[i], other.tokens_[*which]);
+}
+
 void multi_node_request::waits_elsewhere(scope_effects& out) {
   if (!pending() || std::exchange(spec_.elsewhere, true))
     return;

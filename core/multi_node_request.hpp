@@ -145,6 +145,11 @@ public:
   /// asked for again, with the age it has.
   void give_back_and_ask_again(scope_effects& out);
 
+  /// Another request of its session was granted: of a term that both want
+  /// exclusively, on a node that both are for, this one will not have an older
+  /// token.
+  void sibling_granted(const multi_node_request& other);
+
   /// Its session has another pending request now: the nodes that are asked, and
   /// those that will be, are told.
   void waits_elsewhere(scope_effects& out);

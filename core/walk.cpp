@@ -150,7 +150,18 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
 void walks::receive_one(node_slot, const walk_verdict_message& x,
                         scope_effects& out) {
   if (x.session.home == options_.self && x.request.home == options_.self)
-    port_.sentence(x, out);
+    sentence(x, out);
+}
+
+void walks::sentence(const walk_verdict_message& x, scope_effects& out) {
+  if (port_.sentence(x, out) || x.why != outcome::pending)
+    return;
+  // What was to be given back has become whole meanwhile, or has ended. If it
+  // is whole nobody has entered a wait since, and the cycle may be a true one.
+  std::vector<wait_name> waits;
+  port_.waits_of(x.session, waits);
+  if (!waits.empty())
+    start(waits.front(), true, out);
 }
 
 // -- a walk -------------------------------------------------------------------
@@ -437,7 +448,7 @@ void walks::give_up(walk& w, scope_effects& out) {
 void walks::send_verdict(walk_verdict_message x, scope_effects& out) {
   auto home = x.session.home;
   if (home == options_.self)
-    port_.sentence(x, out);
+    sentence(x, out);
   else
     out.push_back(effect::send{home, std::move(x)});
 }

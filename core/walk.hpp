@@ -86,8 +86,9 @@ public:
   /// What a session of this node has to say of a claim.
   [[nodiscard]] virtual walk_standing standing_of(const walk_claim& x) = 0;
 
-  /// A verdict on a session of this node. May be too late: then nothing.
-  virtual void sentence(const walk_verdict_message& x, scope_effects& out) = 0;
+  /// A verdict on a session of this node. False: it is too late, and nothing
+  /// was done.
+  virtual bool sentence(const walk_verdict_message& x, scope_effects& out) = 0;
 
   /// A walk is over. For statistics.
   virtual void walked(std::size_t visited) = 0;
@@ -189,6 +190,7 @@ private:
   void end(const session_id& origin, scope_effects& out);
   void learn(walk& w, node_slot from, std::uint64_t asked,
              const walk_answer_message& x);
+  void sentence(const walk_verdict_message& x, scope_effects& out);
   void send_verdict(walk_verdict_message x, scope_effects& out);
   [[nodiscard]] bool too_large(const walk& w) const noexcept;
   [[nodiscard]] bool still_waits(const walk& w);

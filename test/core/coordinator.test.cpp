@@ -177,6 +177,46 @@ TEST_F(Coordinator, AnswersThatNobodyWaitsForAreGivenBackOrIgnored) {
   EXPECT_EQ(said(), "");
 }
 
+TEST_F(Coordinator, AnotherRequestOfTheSessionDoesNotGetAnOlderToken) {
+  // Both have a part here, the second because of the first; then the first is
+  // raised, and is whole before the second.
+  join();
+  said();
+  auto answer = [&](std::uint64_t id, node_slot from, fencing_token token) {
+    home.receive(from, granted_message{{a, id}, 0, {token}}, out);
+  };
+  home.open(spec(node_choice::listed, {a, b}), out);
+  home.open(spec(node_choice::listed, {a, b}), out);
+  auto lead = home.order().before(a, b) ? a : b;
+  auto other = lead == a ? b : a;
+  answer(1, lead, 900);
+  answer(2, lead, 900);
+  answer(1, other, 950);
+  home.receive(lead, raised_message{{a, 1}, 0}, out);
+  out.clear();
+  answer(2, other, 950);
+  EXPECT_EQ(said(), std::to_string(to_index(lead)) + ":raise");
+  home.receive(lead, raised_message{{a, 2}, 0}, out);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(std::get<effect::whole>(out[0]).tokens[0], 950u);
+  // Alone on the node that has been raised, it gets the larger one, too.
+  home.open(spec(node_choice::every_node), out);
+  home.open(spec(node_choice::every_node), out);
+  answer(3, lead, 1000);
+  answer(4, lead, 1000);
+  answer(3, other, 1050);
+  home.receive(lead, raised_message{{a, 3}, 0}, out);
+  if (lead == a) {
+    out.clear();
+    home.link_down(b, 4, out);
+    auto last = std::find_if(out.begin(), out.end(), [](const auto& x) {
+      auto* s = std::get_if<effect::send>(&x);
+      return s != nullptr && std::holds_alternative<raise_message>(s->what);
+    });
+    EXPECT_NE(last, out.end());
+  }
+}
+
 TEST_F(Coordinator, ADowngradeComesBeforeWhatItMakesStartAnew) {
   home.tick(time_point{100}, out);
   auto first = spec(node_choice::every_node);
@@ -287,8 +327,7 @@ TEST(ScopeCluster, DeadlocksAreFoundWhileNodesDieAndLinksBreak) {
   EXPECT_GT(seen["deadlock"], 100u);
   EXPECT_GT(seen["kills"], 100u);
   auto cut = run_seeds(
-    100,
-    {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
+    300, {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
     {"deadlock", "cuts"});
   EXPECT_GT(cut["deadlock"], 100u);
   EXPECT_GT(cut["cuts"], 100u);

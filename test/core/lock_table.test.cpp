@@ -310,6 +310,35 @@ TEST(lock_table, a_session_that_ends_in_a_conflict_leaves_the_other_its_mode) {
   x.expect_idle();
 }
 
+TEST(lock_table, a_hold_in_a_conflict_does_not_inherit_the_token_of_the_other) {
+  // After a cut one side's hold meets the other's, and goes by itself. What is
+  // left keeps its own token, for all further handles of its session.
+  table_world x;
+  part from;
+  term what{"t"};
+  auto peer = x.session(static_cast<node_slot>(1));
+  auto* mine = x.take(x.a, what, exclusive);
+  auto token = mine->token.load();
+  auto* p = part_of(peer, exclusive, token - 1, from);
+  x.locks.install(what, *p, [](hold_record&) {});
+  x.check();
+  auto more = x.ask(peer, what, shared);
+  x.pump_all();
+  EXPECT_EQ(more->hold->token, token - 1);
+  x.release(mine);
+  x.pump_all();
+  auto* again = x.take(peer, what, exclusive);
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->token, token - 1);
+  x.check();
+  for (auto* r : {p, more->take_hold(), again})
+    x.release(r);
+  auto* next = x.take(x.b, what, exclusive);
+  EXPECT_GT(next->token, token);
+  x.release(next);
+  x.expect_idle();
+}
+
 TEST(lock_table, a_downgrade_in_a_conflict_changes_its_own_session_only) {
   table_world x;
   part from;

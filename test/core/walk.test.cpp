@@ -122,6 +122,7 @@ public:
   std::map<std::uint64_t, std::uint64_t> ages; // default: the number
   standing how = standing::whole;
   bool gone = false; // holds are over, all of them
+  bool whole_meanwhile = false; // what is to be given back first
 
 private:
   struct node final : walk_port {
@@ -159,8 +160,13 @@ private:
               all.gone ? standing::none : all.how,
               {age != all.ages.end() ? age->second : n, x.wait.session}};
     }
-    void sentence(const walk_verdict_message& x, scope_effects&) override {
+    bool sentence(const walk_verdict_message& x, scope_effects&) override {
       EXPECT_EQ(x.session.home, self);
+      if (x.why == outcome::pending
+          && std::exchange(all.whole_meanwhile, false)) {
+        all.how = standing::whole;
+        return false;
+      }
       all.verdicts.push_back(x);
       std::erase_if(all.waits_, [&](const auto& y) {
         return y.first.request == x.request;
@@ -170,6 +176,7 @@ private:
           std::erase_if(y.by, [&](const blocker& b) {
             return b.request == x.request;
           });
+      return true;
     }
     void walked(std::size_t visited) override {
       ++all.walked;
@@ -334,6 +341,19 @@ TEST(walk, lets_the_youngest_ask_again_if_all_holds_are_partial) {
   ASSERT_EQ(victims(w), numbers{2});
   EXPECT_EQ(w.verdicts[0].why, outcome::pending);
   EXPECT_EQ(w.verdicts[0].request.home, w.session(2).home);
+}
+
+TEST(walk, begins_again_if_what_was_to_be_given_back_is_whole_by_then) {
+  for (std::size_t nodes = 1; nodes <= 2; ++nodes) {
+    world w{nodes};
+    w.how = standing::partial;
+    w.whole_meanwhile = true;
+    w.waits(2, {1}, 0);
+    w.start(w.waits(1, {2}, 0));
+    w.settle();
+    ASSERT_EQ(victims(w), numbers{2});
+    EXPECT_EQ(w.verdicts[0].why, outcome::deadlock);
+  }
 }
 
 TEST(walk, passes_no_verdict_through_a_node_that_went_down) {
