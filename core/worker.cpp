@@ -307,8 +307,12 @@ void worker::take(entry& e, scope_effects& out) {
     }
     if (early)
       port_.leaves(*w);
+    auto overtook = w->overtook;
     if (!take_result(e, out))
       return;
+    if (overtook)
+      out.push_back(effect::walk{
+        {e.ask.session, e.ask.id, e.ask.attempt, options_.self}, true, false});
   }
   std::vector<fencing_token> tokens;
   tokens.reserve(e.holds.size());
