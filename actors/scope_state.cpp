@@ -251,6 +251,8 @@ void scope_state::ask_here(pending& x) {
 /// or waits for something else. An upgrade that went past others, too.
 void scope_state::seek_deadlock(pending& x) {
   auto& who = x.client();
+  if (x.state() == outcome::pending)
+    clock->tick(); // who takes a first lock after this is younger
   if (x.overtook
       || (x.state() == outcome::pending
           && (who.holds_something() || who.waits() > 1)))

@@ -300,6 +300,8 @@ void worker::take(entry& e, scope_effects& out) {
       port_.enters(*w);
     locks_.lock(*w);
     if (w->park()) {
+      // Sessions that take their first lock after this are younger.
+      clock_.tick();
       if (!early)
         port_.enters(*w);
       begin_walk(e, !early, out);

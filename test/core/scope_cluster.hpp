@@ -680,7 +680,6 @@ private:
       return *std::next(n.sessions.begin(),
                         static_cast<long>(below(n.sessions.size())))
                 ->second;
-    n.clock.tick();
     auto serial = ++serials_;
     auto* s = new session({slot(n.index), serial}, n.clock, *this);
     n.sessions[serial] = s;
@@ -730,7 +729,6 @@ private:
   void begin_script(node& n) {
     if (n.coordinator.members().state() != membership::phase::ready)
       return;
-    n.clock.tick();
     auto serial = ++serials_;
     auto* s = new session({slot(n.index), serial}, n.clock, *this);
     n.sessions[serial] = s;
@@ -1045,6 +1043,8 @@ private:
     say("{}: {} of {} asks here:{}", n.index, to_string(a.spec.id), a.who,
         text(a.spec.terms));
     n.locks.lock(*w);
+    if (w->state() == outcome::pending)
+      n.clock.tick();
     auto holds = std::any_of(asks_.begin(), asks_.end(), [&](const auto& x) {
       return x.second.who == s.id().serial && x.second.at == stage::held;
     });
