@@ -197,6 +197,7 @@ void scope_actor::handle(post::link_up& x) {
   links_[to_index(x.peer)] = {x.epoch, x.at, false};
   scope_effects out;
   home_.link_up(x.peer, x.epoch, out);
+  search_.peer_back(x.peer, out);
   run(out);
 }
 
@@ -414,8 +415,11 @@ bool scope_actor::still_pending(const wait_name& what) {
   if (!x->wide())
     return true;
   const auto* request = home_.find(what.request);
+  // On that node it may have been granted because of another request of its
+  // session, past whoever was in its way.
   return request != nullptr && request->pending()
-         && request->attempt() == what.attempt;
+         && request->attempt() == what.attempt
+         && (what.node == no_node || request->asks(what.node));
 }
 
 standing scope_actor::how_in_the_way(const walk_claim& x) {
@@ -438,13 +442,17 @@ standing scope_actor::how_in_the_way(const walk_claim& x) {
   if (how == standing::whole && p->state() == outcome::granted
       && !p->has(*which))
     return standing::none; // its release is on its way
-  // A request of a session that has the term already may be granted because of
-  // that; to give it back would help nobody.
-  if (how == standing::partial
-      && (here
-          || home_.holds_against(x.what, x.by.session, x.mode, x.node)))
-    return standing::whole;
-  return how;
+  if (how != standing::partial)
+    return how;
+  // A request of a session that has the term already, in whatever mode, is
+  // granted because of that or goes ahead of the queue: to give it back and ask
+  // again would help nobody.
+  auto has_it
+    = home_.holds_against(x.what, x.by.session, lock_mode::exclusive, x.node)
+      || (x.node == scope_->self()
+          && scope_->locks.table().holds_against(x.what, x.by.session,
+                                                 lock_mode::exclusive));
+  return has_it ? standing::whole : how;
 }
 
 bool scope_actor::sentence(const walk_verdict_message& x, scope_effects& out) {
@@ -483,8 +491,8 @@ void scope_actor::end_patience() {
   while (!patient_.empty() && patient_.front().due <= now) {
     auto x = std::move(patient_.front().what);
     patient_.pop_front();
-    if (waits_here(x.what))
-      start_walk(x.what, x.all_waits);
+    // If it waits no longer its session may, elsewhere; the walk finds out.
+    start_walk(x.what, x.all_waits);
   }
 }
 

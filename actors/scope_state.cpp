@@ -247,12 +247,15 @@ void scope_state::ask_here(pending& x) {
   }
 }
 
-/// A request that waits can close a cycle only if its session holds something or
-/// waits for something else.
+/// A request that waits can close a cycle only if its session holds something
+/// or waits for something else. An upgrade that went past others, too.
 void scope_state::seek_deadlock(pending& x) {
   auto& who = x.client();
-  if (x.state() == outcome::pending
-      && (who.holds_something() || who.waits() > 1))
+  if (x.state() == outcome::pending)
+    clock->tick(); // who takes a first lock after this is younger
+  if (x.overtook
+      || (x.state() == outcome::pending
+          && (who.holds_something() || who.waits() > 1)))
     put(post::walk{{who.id(), x.request, 0, self()}});
 }
 

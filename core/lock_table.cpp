@@ -184,8 +184,10 @@ lock_table::hang_result lock_table::acquire(waiter& w, bool may_hold) {
   }
   result.what = enter_held(b, *x, *w.hold, w.mode(), source, may_hold,
                            result.look);
-  if (result.what == verdict::granted)
+  if (result.what == verdict::granted) {
+    w.overtook = w.mode() == lock_mode::exclusive && waiters_of(b.get(*x)) > 0;
     return result;
+  }
   if (w.no_wait) {
     result.what = verdict::busy;
     return result;
@@ -456,9 +458,10 @@ bool lock_table::blockers(const waiter& w,
   for (auto* h = q.holders; h != nullptr && out.size() < most;
        h = h->row_next) {
     auto mode = h->mode.load(std::memory_order_relaxed);
+    // A shared one beside an exclusive one of its session is not: if that goes
+    // unseen it leaves nothing.
     auto conflicts = w.mode() == lock_mode::exclusive
-                     || mode == lock_mode::exclusive
-                     || (word & mixed_bit) == 0;
+                     || mode == lock_mode::exclusive || (word & kept_bit) != 0;
     if (h->session == &w.session() || !conflicts)
       continue;
     auto direct = h->what == hold_record::kind::direct;
@@ -491,11 +494,8 @@ bool lock_table::holds_against(const term& what, const session_id& who,
   auto word = b.get(*x);
   for (auto* h = list_of(*x, word); h != nullptr; h = h->row_next)
     if (h->what == hold_record::kind::direct && h->serial == who.serial
-        && (mode == lock_mode::exclusive || (word & mixed_bit) == 0
-              ? mode_of(word) == lock_mode::exclusive
-                  || mode == lock_mode::exclusive
-              : h->mode.load(std::memory_order_relaxed)
-                  == lock_mode::exclusive))
+        && (mode == lock_mode::exclusive || (word & kept_bit) != 0
+            || h->mode.load(std::memory_order_relaxed) == lock_mode::exclusive))
       return true;
   return false;
 }

@@ -340,6 +340,11 @@ std::vector<node_slot> multi_node_request::asked() const {
   return result;
 }
 
+bool multi_node_request::asks(node_slot node) const noexcept {
+  const auto* x = find(node);
+  return x != nullptr && x->state == part_state::asked;
+}
+
 standing multi_node_request::in_the_way(const term& what, lock_mode mode,
                                         bool kept) const noexcept {
   auto i = find_term(what);

@@ -221,6 +221,9 @@ public:
   /// The nodes that have not answered, where it may wait.
   [[nodiscard]] std::vector<node_slot> asked() const;
 
+  /// Whether that node is asked and has not answered.
+  [[nodiscard]] bool asks(node_slot node) const noexcept;
+
   /// How it is in the way of a request for `what` in `mode`, on one of its
   /// nodes. `kept`: also if its hold is shared by now.
   [[nodiscard]] standing in_the_way(const term& what, lock_mode mode,

@@ -86,7 +86,7 @@ struct installed {
 
 /// From a worker: a wait was entered on this node, or what is known of it has
 /// changed, and it may close a cycle. Begin a search; if `patient`, a little
-/// later, if it still waits then.
+/// later, whether it waits then or not: its session may, elsewhere.
 struct walk {
   wait_name what;
   bool all_waits = false;

@@ -93,15 +93,12 @@ void wait_for_graph::remove(const request_id& request, attempt_number attempt) {
   });
 }
 
-void wait_for_graph::remove_waits(const request_id& request,
-                                  attempt_number attempt) {
-  ended_.try_emplace({request, attempt}, false);
+void wait_for_graph::remove(const wait_name& wait) {
   ask_again_if([&](const edge& x) {
-    return x.by.request == request && x.by.attempt == attempt;
+    return x.wait.node == wait.node && x.by.request == wait.request
+           && x.by.attempt == wait.attempt;
   });
-  remove_if([&](const edge& x) {
-    return x.wait.request == request && x.wait.attempt == attempt;
-  });
+  remove_if([&](const edge& x) { return x.wait == wait; });
 }
 
 void wait_for_graph::remove(node_slot node) {

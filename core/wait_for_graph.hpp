@@ -168,8 +168,9 @@ public:
   /// waited.
   void remove(const request_id& request, attempt_number attempt);
 
-  /// An attempt waits no longer; what it holds is still in the way.
-  void remove_waits(const request_id& request, attempt_number attempt);
+  /// An attempt waits no longer on that node; it may elsewhere, and what it
+  /// holds is still in the way.
+  void remove(const wait_name& wait);
 
   /// Nothing is known any more of what is on that node, nor of its sessions.
   void remove(node_slot node);

@@ -104,6 +104,9 @@ public:
   /// Its session waits elsewhere, too, or did: who is behind it has to be able to
   /// follow it there. Bucket's bit, or before it is known to anybody.
   bool elsewhere = false;
+  /// An upgrade that was granted at once, past those that wait: from now on
+  /// they wait for its session, and a search for a deadlock begins there.
+  bool overtook = false;
   /// Its name in a search for a deadlock. Written before it is listed.
   request_id request;
   attempt_number attempt = 0;

@@ -57,6 +57,7 @@ void walks::peer_gone(node_slot which, scope_effects& out) {
     if (i == walks_.end())
       continue;
     auto& w = i->second;
+    w.missed.insert(which);
     w.graph.remove(which);
     std::erase_if(w.far_sessions,
                   [=](const session_id& x) { return x.home == which; });
@@ -71,6 +72,15 @@ void walks::peer_gone(node_slot which, scope_effects& out) {
     if (!go_on(w, out))
       end(origin, out);
   }
+}
+
+void walks::peer_back(node_slot which, scope_effects& out) {
+  auto known = missed_.extract(which);
+  if (known.empty())
+    return;
+  for (const auto& [what, all_waits] : known.mapped().all)
+    if (still_waits({what, all_waits}))
+      start(what, all_waits, out);
 }
 
 // -- answering ----------------------------------------------------------------
@@ -182,7 +192,7 @@ void walks::begin(beginning what, scope_effects& out) {
 /// False: it is over.
 bool walks::go_on(walk& w, scope_effects& out) {
   for (;;) {
-    if (!still_waits(w))
+    if (!still_waits(w.first))
       return false;
     if (!w.candidate.empty())
       return true;
@@ -261,6 +271,7 @@ void walks::ask(walk& w, scope_effects& out) {
   ++w.step;
   for (auto& [node, question] : questions) {
     if (!port_.reachable(node)) {
+      w.missed.insert(node);
       w.graph.remove(node);
       continue;
     }
@@ -362,8 +373,10 @@ bool walks::confirm(walk& w, scope_effects& out) {
       good = accept(w, i, {true, last.by.said, last.by.age});
     else if (port_.reachable(home))
       asked[home].places.push_back(i);
-    else
+    else {
+      w.missed.insert(home);
       good = accept(w, i, {});
+    }
   }
   if (!good) {
     drop_candidate(w);
@@ -394,7 +407,7 @@ bool walks::accept(walk& w, std::size_t place, const walk_standing& x) {
   w.standings[place] = x;
   const auto& mine = all[place];
   if (!x.waits)
-    w.graph.remove_waits(mine.wait.request, mine.wait.attempt);
+    w.graph.remove(wait_name{mine.wait});
   if (x.how == standing::none)
     w.graph.remove(all[(place + all.size() - 1) % all.size()]);
   return x.waits && x.how != standing::none;
@@ -430,6 +443,9 @@ void walks::pass_verdict(walk& w, scope_effects& out) {
   for (const auto& e : all)
     x.cycle.push_back({e.wait.session, e.what, e.mode, e.wait.node});
   w.graph.remove(x.request, x.attempt);
+  // It may be lost on its way.
+  if (x.session.home != options_.self)
+    remember(x.session.home, w.first);
   send_verdict(std::move(x), out);
 }
 
@@ -460,8 +476,24 @@ void walks::end(const session_id& origin, scope_effects& out) {
   auto& w = node.mapped();
   by_id_.erase(w.id);
   port_.walked(w.graph.visited());
+  for (auto peer : w.missed)
+    remember(peer, w.first);
   for (const auto& x : w.again)
     start(x.what, x.all_waits, out);
+}
+
+void walks::remember(node_slot peer, const beginning& x) {
+  auto& [all, look_at] = missed_[peer];
+  all[x.what] |= x.all_waits;
+  if (all.size() < look_at)
+    return;
+  std::erase_if(all, [this](const auto& y) {
+    auto here = y.first.node == options_.self && known(y.first.request.home);
+    return here ? !port_.waits_here(y.first)
+                : y.first.session.home != options_.self
+                    || !still_waits({y.first, y.second});
+  });
+  look_at = std::max<std::size_t>(64, 2 * all.size());
 }
 
 bool walks::too_large(const walk& w) const noexcept {
@@ -469,10 +501,10 @@ bool walks::too_large(const walk& w) const noexcept {
          || w.graph.edges() > edges_per_visit * options_.limit;
 }
 
-bool walks::still_waits(const walk& w) {
-  const auto& x = w.first.what;
+bool walks::still_waits(const beginning& first) {
+  const auto& x = first.what;
   // Of several waits one may be granted, and the others go on.
-  if (w.first.all_waits) {
+  if (first.all_waits) {
     std::vector<wait_name> left;
     if (x.session.home == options_.self)
       port_.waits_of(x.session, left);

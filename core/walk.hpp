@@ -40,15 +40,20 @@
 // are parts of requests that are not whole, nobody is told: the youngest
 // gives back and asks again. Its home judges: what has ended meanwhile, has.
 //
+// What cannot be asked, because there is no link, is asked when there is one
+// again: whoever began a walk that had to do without a peer, or sent its
+// verdict there, begins it once more then, if it still waits.
+//
 // Walks from one session are coalesced: one runs, others make it run once more.
 // A walk dies with the wait it began with. One that visits more than its limit
 // ends its request with `probe_limit`.
 //
 // Invariants: A1 one walk per origin. A2 a walk that is not over waits for an
-// answer. A3 what it waits for are peers, never this node itself.
+// answer. A3 what it waits for are peers, never this node itself. A4 what is
+// remembered for a peer is at most twice what waits, plus a few.
 //
-// Not thread-safe: it belongs to the owner of the scope's coordinator. Costs per
-// wait visited: one look-up, or a share of a message.
+// Not thread-safe: it belongs to the owner of the scope's coordinator. Costs
+// per wait visited: one look-up, or a share of a message.
 
 #pragma once
 
@@ -118,6 +123,9 @@ public:
   /// A peer is gone, or its scope is: it answers nothing any more.
   void peer_gone(node_slot which, scope_effects& out);
 
+  /// There is a link to a peer (again).
+  void peer_back(node_slot which, scope_effects& out);
+
   // -- queries ----------------------------------------------------------------
 
   [[nodiscard]] std::size_t running() const noexcept {
@@ -168,6 +176,14 @@ private:
     };
     std::vector<to_confirm> confirmations;
     std::vector<beginning> again;
+    /// Peers that it had to do without.
+    std::set<node_slot> missed;
+  };
+
+  /// Beginnings for when a peer is back, by wait; the value is `all_waits`.
+  struct remembered {
+    std::map<wait_name, bool> all;
+    std::size_t look_at = 64; // when it has so many, those that are over go
   };
 
   void receive_one(node_slot from, const walk_question_message& x,
@@ -193,7 +209,8 @@ private:
   void sentence(const walk_verdict_message& x, scope_effects& out);
   void send_verdict(walk_verdict_message x, scope_effects& out);
   [[nodiscard]] bool too_large(const walk& w) const noexcept;
-  [[nodiscard]] bool still_waits(const walk& w);
+  void remember(node_slot peer, const beginning& x);
+  [[nodiscard]] bool still_waits(const beginning& x);
   [[nodiscard]] bool known(node_slot x) const noexcept {
     return to_index(x) < options_.nodes;
   }
@@ -203,6 +220,7 @@ private:
   walk_port& port_;
   std::map<session_id, walk> walks_;
   std::map<std::uint64_t, session_id> by_id_;
+  std::map<node_slot, remembered> missed_;
   std::uint64_t next_id_ = 0;
 };
 

@@ -300,6 +300,8 @@ void worker::take(entry& e, scope_effects& out) {
       port_.enters(*w);
     locks_.lock(*w);
     if (w->park()) {
+      // Sessions that take their first lock after this are younger.
+      clock_.tick();
       if (!early)
         port_.enters(*w);
       begin_walk(e, !early, out);
@@ -307,8 +309,12 @@ void worker::take(entry& e, scope_effects& out) {
     }
     if (early)
       port_.leaves(*w);
+    auto overtook = w->overtook;
     if (!take_result(e, out))
       return;
+    if (overtook)
+      out.push_back(effect::walk{
+        {e.ask.session, e.ask.id, e.ask.attempt, options_.self}, true, false});
   }
   std::vector<fencing_token> tokens;
   tokens.reserve(e.holds.size());

@@ -327,7 +327,7 @@ TEST(ScopeCluster, DeadlocksAreFoundWhileNodesDieAndLinksBreak) {
   EXPECT_GT(seen["deadlock"], 100u);
   EXPECT_GT(seen["kills"], 100u);
   auto cut = run_seeds(
-    300, {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
+    250, {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
     {"deadlock", "cuts"});
   EXPECT_GT(cut["deadlock"], 100u);
   EXPECT_GT(cut["cuts"], 100u);

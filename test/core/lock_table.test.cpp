@@ -339,6 +339,53 @@ TEST(lock_table, a_hold_in_a_conflict_does_not_inherit_the_token_of_the_other) {
   x.expect_idle();
 }
 
+TEST(lock_table, a_shared_hold_is_in_the_way_of_readers_only_if_it_is_kept) {
+  // Beside an exclusive part that may be given back unseen it is not; when an
+  // exclusive one that was seen has gone it is.
+  for (auto seen : {false, true}) {
+    table_world x;
+    term what{"t"};
+    auto* reads = x.take(x.a, what, shared);
+    auto* writes = x.take(x.a, what, exclusive);
+    auto w = x.ask(x.b, what, shared);
+    auto blockers = [&] {
+      std::vector<blocker> result;
+      EXPECT_TRUE(x.locks.table().blockers(*w, {}, 9, result));
+      return result;
+    };
+    ASSERT_EQ(blockers().size(), 1u);
+    EXPECT_FALSE(blockers()[0].kept);
+    if (seen) {
+      x.release(writes);
+      ASSERT_EQ(blockers().size(), 1u);
+      EXPECT_TRUE(blockers()[0].kept);
+    } else {
+      x.locks.give_back(*writes);
+    }
+    x.release(reads);
+    x.pump_all();
+    x.release(w->take_hold());
+    x.expect_idle();
+  }
+}
+
+TEST(lock_table, an_upgrade_past_those_who_wait_says_so) {
+  table_world x;
+  term what{"t"};
+  auto* reads = x.take(x.a, what, shared);
+  auto* other = x.take(x.b, what, shared);
+  auto waits = x.ask(x.session(static_cast<node_slot>(1)), what, exclusive);
+  EXPECT_FALSE(waits->overtook);
+  x.release(other);
+  auto up = x.ask(x.a, what, exclusive);
+  EXPECT_TRUE(up->overtook);
+  x.release(up->take_hold());
+  x.release(reads);
+  x.pump_all();
+  x.release(waits->take_hold());
+  x.expect_idle();
+}
+
 TEST(lock_table, a_downgrade_in_a_conflict_changes_its_own_session_only) {
   table_world x;
   part from;

@@ -302,7 +302,11 @@ private:
       return w != nullptr && locks.table().blockers(*w, {}, 0, none);
     }
     walk_standing standing_of(const walk_claim& x) override {
-      return {cluster.is_pending(x.wait.request, x.wait.attempt),
+      auto* request = coordinator.find(x.wait.request);
+      // On that node it may have been granted because of another request of
+      // its session, past whoever was in its way.
+      auto asks = request == nullptr || request->asks(x.wait.node);
+      return {asks && cluster.is_pending(x.wait.request, x.wait.attempt),
               cluster.how_in_the_way(*this, x),
               {cluster.age_of(*this, x.wait.session), x.wait.session}};
     }
@@ -419,6 +423,7 @@ private:
           scope_effects out;
           nodes_[x]->add_worker(y, epoch);
           nodes_[x]->coordinator.link_up(slot(y), epoch, out);
+          nodes_[x]->search.peer_back(slot(y), out);
           execute(*nodes_[x], out);
         });
     });
@@ -538,8 +543,7 @@ private:
     tally("patient");
     later_on(n, options_.patience, [this, &n, x] {
       scope_effects out;
-      if (n.waits_here(x.what))
-        n.search.start(x.what, x.all_waits, out);
+      n.search.start(x.what, x.all_waits, out);
       execute(n, out);
     });
   }
@@ -676,7 +680,6 @@ private:
       return *std::next(n.sessions.begin(),
                         static_cast<long>(below(n.sessions.size())))
                 ->second;
-    n.clock.tick();
     auto serial = ++serials_;
     auto* s = new session({slot(n.index), serial}, n.clock, *this);
     n.sessions[serial] = s;
@@ -726,7 +729,6 @@ private:
   void begin_script(node& n) {
     if (n.coordinator.members().state() != membership::phase::ready)
       return;
-    n.clock.tick();
     auto serial = ++serials_;
     auto* s = new session({slot(n.index), serial}, n.clock, *this);
     n.sessions[serial] = s;
@@ -805,12 +807,13 @@ private:
         || i->second.at == stage::done)
       return standing::none;
     auto how = request->in_the_way(x.what, x.mode, x.by.kept);
-    // A request of a session that has the term already may be granted because
-    // of that; to give it back would help nobody.
+    // A request of a session that has the term already, in whatever mode, is
+    // granted because of that or goes ahead of the queue: to give it back and
+    // ask again would help nobody.
     auto whole
-      = n.coordinator.holds_against(x.what, x.by.session, x.mode, x.node)
+      = n.coordinator.holds_against(x.what, x.by.session, exclusive, x.node)
         || (to_index(x.node) == n.index
-            && n.locks.table().holds_against(x.what, x.by.session, x.mode));
+            && n.locks.table().holds_against(x.what, x.by.session, exclusive));
     return how == standing::partial && whole ? standing::whole : how;
   }
 
@@ -1040,11 +1043,14 @@ private:
     say("{}: {} of {} asks here:{}", n.index, to_string(a.spec.id), a.who,
         text(a.spec.terms));
     n.locks.lock(*w);
+    if (w->state() == outcome::pending)
+      n.clock.tick();
     auto holds = std::any_of(asks_.begin(), asks_.end(), [&](const auto& x) {
       return x.second.who == s.id().serial && x.second.at == stage::held;
     });
-    if (w->state() == outcome::pending
-        && (w->elsewhere || holds || s.holds_something())) {
+    if (w->overtook
+        || (w->state() == outcome::pending
+            && (w->elsewhere || holds || s.holds_something()))) {
       effect::walk begin{{s.id(), {slot(n.index), serial}, 0, slot(n.index)},
                          true, false};
       carry_out(n, begin);

@@ -146,7 +146,9 @@ TEST(wait_for_graph, asks_again_who_is_ahead_when_the_first_one_is_over) {
   g.add(x, {});
   g.add(blocked(3, {2}), {});
   EXPECT_TRUE(g.take_waits().empty());
-  g.remove_waits(wait(2).request, 0);
+  auto over = wait(2);
+  over.node = x.wait.node;
+  g.remove(over);
   EXPECT_EQ(g.take_waits(),
             (std::vector{wait_question{x.wait, {{wait(2).request, 0}}}}));
   EXPECT_TRUE(g.take_waits().empty());

@@ -85,6 +85,16 @@ public:
       }
   }
 
+  void find_again() {
+    auto which = std::exchange(lost_, no_node);
+    for (auto& n : nodes_)
+      if (n->self != which) {
+        scope_effects out;
+        n->machine.peer_back(which, out);
+        carry(n->self, out);
+      }
+  }
+
   void end(const wait_name& x) {
     waits_.erase(x);
   }
@@ -368,6 +378,22 @@ TEST(walk, passes_no_verdict_through_a_node_that_went_down) {
     w.lose(world::slot(2));
     w.settle();
     EXPECT_EQ(w.verdicts.size(), before);
+  }
+}
+
+TEST(walk, begins_again_when_the_peer_that_it_had_to_do_without_is_back) {
+  // Also if it was the verdict that was lost.
+  for (int when = 0; when < 6; ++when) {
+    world w{2};
+    w.waits(2, {1}, 1);
+    w.start(w.waits(1, {2}, 0));
+    for (int i = 0; i < when; ++i)
+      w.step();
+    w.lose(static_cast<node_slot>(1));
+    w.settle();
+    w.find_again();
+    w.settle();
+    ASSERT_EQ(victims(w).size(), 1u) << when;
   }
 }
 

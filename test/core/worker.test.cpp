@@ -165,6 +165,16 @@ handed_over over(std::uint64_t serial, std::vector<term_lock> terms,
 
 } // namespace
 
+TEST_F(Worker, AWaitMakesSessionsThatTakeTheirFirstLockAfterItYounger) {
+  auto free = clock.now();
+  say(request(1, {{term{"t"}, exclusive}}));
+  EXPECT_EQ(clock.now(), free) << "nobody waited";
+  say(request(2, {{term{"t"}, exclusive}}));
+  EXPECT_GT(clock.now(), free);
+  say(abandon_message{{peer, 2}, 0});
+  say(release_message{{peer, 1}, {}});
+}
+
 TEST_F(Worker, TakesAllTermsAndAnswersOnce) {
   say(request(1, {x_a, x_b}));
   EXPECT_EQ(said(), "granted(2)");
