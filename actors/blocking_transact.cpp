@@ -84,9 +84,8 @@ private:
 
 } // namespace
 
-blocking_tries::blocking_tries(const scope& where, party_ptr owner,
-                               transact_options options)
-  : scope_(where.state()), party_(std::move(owner)),
+blocking_tries::blocking_tries(party_ptr owner, transact_options options)
+  : party_(std::move(owner)),
     options_((check_options(options), std::move(options))),
     delays_(options_.first_delay, options_.most_delay) {
   // nop
@@ -95,16 +94,17 @@ blocking_tries::blocking_tries(const scope& where, party_ptr owner,
 bool blocking_tries::begin() {
   if (why_)
     return false;
-  auto gate = scope_->gate();
-  if (gate == outcome::scope_closed || gate == outcome::shutting_down)
+  auto& scope = party_->scope();
+  auto gate = scope.gate();
+  if (is_shut(gate))
     why_ = make_failure(gate);
   else if (token().cancelled())
     why_ = make_failure(outcome::cancelled);
   if (why_)
     return false;
   if (++number_ > 1)
-    scope_->statistics.count_restart();
-  session_ = session_ref{new session_state{scope_->next_session(), party_}};
+    scope.statistics.count_restart();
+  session_ = session_ref{new session_state{scope.next_session(), party_}};
   session_->keep_age(age_);
   return true;
 }
@@ -122,7 +122,7 @@ void blocking_tries::left() {
   if (why_)
     age_ = session_->age();
   auto session = std::move(session_);
-  scope_->close(*session, outcome::session_ended);
+  party_->scope().close(*session, outcome::session_ended);
 }
 
 void blocking_tries::back_off() {

@@ -50,7 +50,7 @@ struct done {
 /// Used by the thread of the body only.
 class blocking_tries {
 public:
-  blocking_tries(const scope& where, party_ptr owner, transact_options options);
+  blocking_tries(party_ptr owner, transact_options options);
 
   blocking_tries(const blocking_tries&) = delete;
   blocking_tries& operator=(const blocking_tries&) = delete;
@@ -94,12 +94,11 @@ public:
   }
 
 private:
-  const std::shared_ptr<scope_state> scope_;
   const party_ptr party_;
   const transact_options options_;
   pawl::back_off delays_;
   session_ref session_;
-  session_age age_; // of the first try that met a deadlock
+  session_age age_; // of the first try that held something when it met one
   unsigned number_ = 0;
   bool hopeless_ = false;
   std::optional<failure> why_;
@@ -144,7 +143,7 @@ public:
   /// Asks and blocks until it is known. Once it has said `deadlock` the try
   /// does not count: the body should return; every further wait says so at
   /// once.
-  /// @throws misuse inside an event-based actor.
+  /// @throws misuse outside the blocking actor that it was made for.
   expected<Held> wait() && {
     if (auto* why = from_->why())
       return *why;
@@ -268,7 +267,7 @@ blocking_result_of<F> transact_blocking(blocking_tries& tries, F& body) {
 template <class F>
 requires std::invocable<F&, blocking_transaction&> detail::blocking_result_of<F>
 transact(const scope& where, F body, transact_options options = {}) {
-  blocking_tries tries{where, detail::party_of_caller(where, nullptr),
+  blocking_tries tries{detail::party_of_caller(where, nullptr),
                        std::move(options)};
   return detail::transact_blocking(tries, body);
 }
@@ -279,7 +278,7 @@ template <class F>
 requires std::invocable<F&, blocking_transaction&> detail::blocking_result_of<F>
 transact(const scope& where, caf::blocking_actor* self, F body,
          transact_options options = {}) {
-  blocking_tries tries{where, detail::party_of_caller(where, self),
+  blocking_tries tries{detail::party_of_caller(where, self),
                        std::move(options)};
   return detail::transact_blocking(tries, body);
 }

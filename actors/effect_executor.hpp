@@ -87,9 +87,9 @@ private:
   std::uint64_t executed_ = 0;
 };
 
-/// Whether a message is for the worker of its sender (else it is for the
-/// scope's actor: the coordinator, or its walks; `hand_over` and `scope_closed` are for both, the coordinator
-/// first).
+/// Whether a message is for the worker of its sender. Else it is for the scope's
+/// actor: the coordinator, or its walks; `hand_over` and `scope_closed` are for
+/// both, the coordinator first.
 [[nodiscard]] bool for_worker(const message& what) noexcept;
 [[nodiscard]] bool for_coordinator(const message& what) noexcept;
 

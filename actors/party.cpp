@@ -122,10 +122,8 @@ void party::close_sessions() noexcept {
     closing = x;
   }
   drop_guard(word_, word | closed_bit);
-  auto why = scope_->gate() == outcome::scope_closed
-                 || scope_->gate() == outcome::shutting_down
-               ? scope_->gate()
-               : outcome::session_ended;
+  auto gate = scope_->gate();
+  auto why = is_shut(gate) ? gate : outcome::session_ended;
   while (closing != nullptr) {
     auto* x = closing;
     closing = x->closing;

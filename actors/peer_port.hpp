@@ -46,7 +46,7 @@ public:
   virtual void scope_closed(const std::string& scope) = 0;
 
   /// The links that are up, for a scope that is being opened: each is told to
-  /// the scope by `link_up`, before anything else of it; or by `link_leaving`, if
+  /// the scope by `link_up`, before anything else of it; or by `peer_is_up`, if
   /// an older scope of this name has not left it yet.
   virtual void announce_links(const std::string& scope) = 0;
 };

@@ -22,7 +22,7 @@ void check_modes(const ask& what) {
 outcome admissible(ask& what) {
   auto& scope = what.who->scope();
   auto gate = scope.gate();
-  if (gate == outcome::scope_closed || gate == outcome::shutting_down)
+  if (is_shut(gate))
     return gate;
   if (what.who->closed())
     return outcome::session_ended;
@@ -55,10 +55,11 @@ std::int64_t sampled_now(scope_state& scope) {
 }
 
 /// One term on this node.
-outcome lock_here(ask& what, const term_lock& x, lock& out) {
+outcome lock_here(ask& what, const term_lock& x, lock& out,
+                  session_ledger::share whose = session_ledger::share::fresh) {
   auto& scope = what.who->scope();
   hold_record* r = nullptr;
-  auto verdict = scope.locks.try_lock(*what.who, x.what, x.mode, r);
+  auto verdict = scope.locks.try_lock(*what.who, x.what, x.mode, r, whose);
   if (verdict == outcome::pending && what.no_wait)
     verdict = scope.locks.try_lock_covered(*what.who, x.what, x.mode, r);
   if (verdict == outcome::granted) {
@@ -82,18 +83,12 @@ outcome grant_now(ask& what, lock& out) {
       && what.one.mode != lock_mode::none && what.one.what.fits()
       && !what.cancel.state()
       && what.who->scope().gate() == outcome::pending) [[likely]] {
-    auto& scope = what.who->scope();
-    hold_record* r = nullptr;
-    auto verdict = scope.locks.try_lock(*what.who, what.one.what, what.one.mode,
-                                        r, session_ledger::share::of_caller);
-    if (verdict == outcome::granted) [[likely]] {
-      // The builder's share of the session is the record's now.
-      what.who.give_away();
-      scope.statistics.count_fast_grant();
-      out = lock{r, sampled_now(scope)};
-    } else {
+    auto verdict
+      = lock_here(what, what.one, out, session_ledger::share::of_caller);
+    if (verdict == outcome::granted) [[likely]]
+      what.who.give_away(); // the builder's share is the record's now
+    else
       count(what, verdict);
-    }
     return verdict;
   }
   check_modes(what);

@@ -187,8 +187,7 @@ void scope_actor::handle(post::from_peer& x) {
   if (std::holds_alternative<scope_closed_message>(x.what))
     search_.peer_gone(x.from, out);
   run(out);
-  auto* ack = std::get_if<hand_over_ack_message>(&x.what);
-  if (ack != nullptr && ack->installed != scope_closed_ack)
+  if (std::holds_alternative<hand_over_ack_message>(x.what))
     links_[to_index(x.from)].acknowledged = true;
   note_exchange(x.from);
 }
@@ -201,8 +200,8 @@ void scope_actor::handle(post::link_up& x) {
   run(out);
 }
 
-void scope_actor::handle(post::link_leaving& x) {
-  home_.link_leaving(x.peer);
+void scope_actor::handle(post::peer_is_up& x) {
+  home_.peer_is_up(x.peer);
 }
 
 void scope_actor::handle(post::link_down& x) {
@@ -218,10 +217,7 @@ void scope_actor::handle(post::link_down& x) {
 
 void scope_actor::handle(post::rejected& x) {
   scope_effects out;
-  if (x.name_in_use)
-    home_.name_in_use(x.peer);
-  else
-    home_.peer_rejected(x.peer, out);
+  home_.peer_rejected(x.peer, out);
   run(out);
 }
 

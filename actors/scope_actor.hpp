@@ -54,7 +54,7 @@ private:
   void handle(post::settled& x);
   void handle(post::from_peer& x);
   void handle(post::link_up& x);
-  void handle(post::link_leaving& x);
+  void handle(post::peer_is_up& x);
   void handle(post::link_down& x);
   void handle(post::rejected& x);
   void handle(post::effects& x);

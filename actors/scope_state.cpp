@@ -46,10 +46,6 @@ lock_table_options table_options(const scope_options& options,
   return result;
 }
 
-bool is_shut(outcome gate) noexcept {
-  return gate == outcome::scope_closed || gate == outcome::shutting_down;
-}
-
 } // namespace
 
 scope_state::scope_state(caf::actor_system& system, std::string name,
@@ -102,11 +98,12 @@ void scope_state::stop_before(std::weak_ptr<stop_first> x) {
 void scope_state::stop(outcome why) {
   std::shared_future<void> ended;
   std::vector<std::weak_ptr<stop_first>> first;
+  auto again = false;
   {
     std::lock_guard guard{actor_lock_};
     ended = actor_ended_;
     first.swap(stop_before_);
-    stops_ = true;
+    again = std::exchange(stops_, true);
   }
   auto may_block = compat::running_actor() == 0;
   for (auto& x : first)
@@ -116,7 +113,7 @@ void scope_state::stop(outcome why) {
     if (auto y = x.lock(); y && may_block)
       y->wait_stopped(stop_patience);
   shut(why);
-  if (!stopped_.exchange(true))
+  if (!again)
     put(post::stop{why});
   if (may_block && ended.valid())
     ended.wait();
@@ -422,8 +419,7 @@ void scope_state::dispose(scope_post& what) {
     if (port_ && std::holds_alternative<scope_opened_message>(m->what))
       port_->send(m->from, m->epoch, name_, hand_over_message{false, {}, 0});
     else if (port_ && std::holds_alternative<scope_closed_message>(m->what))
-      port_->send(m->from, m->epoch, name_,
-                  hand_over_ack_message{scope_closed_ack});
+      port_->send(m->from, m->epoch, name_, scope_closed_ack_message{});
     else if (auto* q = std::get_if<walk_question_message>(&m->what);
              port_ && q != nullptr)
       port_->send(m->from, m->epoch, name_, nothing_known(*q));

@@ -94,8 +94,8 @@ struct link_up {
   std::int64_t at; // steady_now_ns() then, or a little later
 };
 
-/// `link_up` follows when an older scope of this name has left the link.
-struct link_leaving {
+/// There is no link yet that the scope may use, but the peer is up.
+struct peer_is_up {
   node_slot peer;
 };
 
@@ -106,8 +106,6 @@ struct link_down {
 
 struct rejected {
   node_slot peer;
-  /// Because another node runs under this one's name.
-  bool name_in_use;
 };
 
 /// What the worker of a peer wants done.
@@ -142,7 +140,7 @@ struct stop {
 using scope_post
   = std::variant<post::open, post::cancel, post::release, post::downgrade,
                  post::settled, post::from_peer, post::link_up,
-                 post::link_leaving, post::link_down, post::rejected, post::effects,
+                 post::peer_is_up, post::link_down, post::rejected, post::effects,
                  post::walk, post::elsewhere, post::close_party, post::arm,
                  post::stop>;
 
@@ -168,6 +166,11 @@ private:
 
   std::shared_ptr<alarm> set_; // under the scope's lock of deadlines
 };
+
+/// Whether a scope takes no requests any more.
+[[nodiscard]] inline bool is_shut(outcome gate) noexcept {
+  return gate == outcome::scope_closed || gate == outcome::shutting_down;
+}
 
 class scope_state final : public lock_port,
                           public worker_port,
@@ -355,7 +358,6 @@ private:
   std::mutex actor_lock_;
   caf::actor actor_;
   std::shared_future<void> actor_ended_;
-  std::atomic<bool> stopped_{false};
   std::vector<std::weak_ptr<stop_first>> stop_before_;
   bool stops_ = false; // what is to end before it has been told
 

@@ -255,6 +255,15 @@ private:
 
 constexpr auto no_limit = std::numeric_limits<std::size_t>::max();
 
+detail::task_source source_of(std::vector<task> tasks) {
+  auto all = std::make_shared<std::vector<task>>(std::move(tasks));
+  return [all, next = std::size_t{0}]() mutable -> std::optional<task> {
+    if (next == all->size())
+      return std::nullopt;
+    return std::move((*all)[next++]);
+  };
+}
+
 } // namespace
 
 task detail::make_group(const scope& where, caf::scheduled_actor* self,
@@ -265,25 +274,14 @@ task detail::make_group(const scope& where, caf::scheduled_actor* self,
                                            std::move(source), at_once)};
 }
 
-detail::task_source detail::source_of(std::vector<task> tasks) {
-  auto all = std::make_shared<std::vector<task>>(std::move(tasks));
-  return [all, next = std::size_t{0}]() mutable -> std::optional<task> {
-    if (next == all->size())
-      return std::nullopt;
-    return std::move((*all)[next++]);
-  };
-}
-
 task serial(const scope& where, caf::scheduled_actor* self,
             std::vector<task> tasks) {
-  return detail::make_group(where, self, detail::source_of(std::move(tasks)),
-                            1);
+  return detail::make_group(where, self, source_of(std::move(tasks)), 1);
 }
 
 task parallel(const scope& where, caf::scheduled_actor* self,
               std::vector<task> tasks) {
-  return detail::make_group(where, self, detail::source_of(std::move(tasks)),
-                            no_limit);
+  return detail::make_group(where, self, source_of(std::move(tasks)), no_limit);
 }
 
 } // namespace pawl

@@ -38,9 +38,8 @@
 //   K3 a task that waits for something has one response due at its actor, and
 //      exactly one is delivered for it: a nudge, or nothing when it ends.
 //   K4 a combination knows its children weakly: what a child waits for keeps
-//   the
-//      child, the child keeps the combination. When the actor ends, all that
-//      the child waits for goes, and with it both.
+//      the child, the child keeps the combination. When the actor ends, all
+//      that the child waits for goes, and with it both.
 //
 // No recursion: children that end at once are started in a loop, continuations
 // go through `party::run`. A task does not keep its actor alive, apart from an
@@ -267,8 +266,6 @@ using task_source = std::function<std::optional<task>()>;
 
 [[nodiscard]] task make_group(const scope& where, caf::scheduled_actor* self,
                               task_source source, std::size_t at_once);
-
-[[nodiscard]] task_source source_of(std::vector<task> tasks);
 
 } // namespace detail
 

@@ -4,7 +4,6 @@
 #include "pawl/actors/misuse.hpp"
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/core/back_off.hpp"
-#include "pawl/core/ensure.hpp"
 
 #include <atomic>
 #include <optional>
@@ -110,12 +109,10 @@ private:
   }
 
   void nudged(unsigned what) override {
-    if (!backing_off_) {
+    if (current_ != 0)
       settle();
-    } else if ((what & rang) != 0) {
-      backing_off_ = false;
+    else if ((what & rang) != 0) // it backs off
       next_try();
-    }
   }
 
   void stop(const task_failure& why) override {
@@ -124,8 +121,7 @@ private:
       settle();
       return;
     }
-    if (backing_off_)
-      party().scope().drop_alarm(*this);
+    party().scope().drop_alarm(*this);
     conclude(&why);
   }
 
@@ -138,7 +134,7 @@ private:
   void next_try() {
     auto& scope = party().scope();
     auto gate = scope.gate();
-    if (gate == outcome::scope_closed || gate == outcome::shutting_down) {
+    if (is_shut(gate)) {
       task_failure why = make_failure(gate);
       conclude(&why);
       return;
@@ -154,20 +150,13 @@ private:
       std::static_pointer_cast<transaction_state>(shared_from_this()), session_,
       number_);
     try_ = x;
-    enter();
-    try {
-      body_(transaction{std::move(x)});
-    } catch (...) {
-      fail(caught_failure());
-    }
-    leave();
-    settle();
+    auto body = [this, x] { body_(transaction{x}); };
+    transaction_try::call(std::move(x), std::move(body));
   }
 
   void back_off() {
     age_ = session_->age();
     close();
-    backing_off_ = true;
     party().scope().set_alarm(
       std::static_pointer_cast<transaction_state>(shared_from_this()),
       std::chrono::steady_clock::now() + delays_.next(jitter()));
@@ -181,7 +170,6 @@ private:
   }
 
   void conclude(const task_failure* why) {
-    backing_off_ = false;
     body_ = nullptr;
     end(why);
   }
@@ -194,9 +182,8 @@ private:
   std::function<void(transaction)> body_;
   const unsigned tries_;
   pawl::back_off delays_;
-  session_age age_; // of the first try that met a deadlock
+  session_age age_; // of the first try that held something when it met one
   unsigned number_ = 0;
-  bool backing_off_ = false;
   // -- of the present try -----------------------------------------------------
   session_ref session_;
   std::weak_ptr<transaction_try> try_;
@@ -280,7 +267,7 @@ task detail::make_transaction(const scope& where, caf::scheduled_actor* self,
   check_options(options);
   auto state = std::make_shared<transaction_state>(
     where.state()->party_of(self), std::move(body), options);
-  static_cast<task_state&>(*state).token(std::move(options.cancel));
+  state->token(std::move(options.cancel));
   return task{std::move(state)};
 }
 

@@ -40,11 +40,9 @@
 //     entered by: a deadlock, after all that the try took was released
 //
 //   trying:      one session is open; it keeps its age even if it holds
-//   nothing.
-//                The body is being called, or waits for something.
+//                nothing. The body is being called, or waits for something.
 //   backing off: no session is open, nothing is held, nothing waits; an alarm
-//   of
-//                the scope is set.
+//                of the scope is set.
 //   ended:       the same, without the alarm.
 //
 // Each transition is a function of transaction_state (transact.cpp), or of
@@ -54,11 +52,10 @@
 // Invariants:
 //   T1 at most one session is open, in `trying` only; it is closed before the
 //      delay, and before the end is told: locks do not outlive a transaction.
-//   T2 the sessions of all tries after the first deadlock have the age that the
-//      session of the first try had then.
+//   T2 all tries after the first that met a deadlock while it held something
+//      have the age that this one had then.
 //   T3 the body is called at most `tries` times; every call but the first
-//   counts
-//      as a restart.
+//      counts as a restart.
 //   T4 once a try is over none of its continuations is called any more; what
 //      they were waiting for is released.
 //   T5 what is decided while the body, or a continuation of it, is being called
@@ -285,11 +282,6 @@ public:
   /// Which try of the body this is, from 1.
   [[nodiscard]] unsigned number() const noexcept {
     return try_->number();
-  }
-
-  /// The session of this try.
-  [[nodiscard]] const session_id& session_of_try() const noexcept {
-    return try_->who()->id();
   }
 
 private:

@@ -12,7 +12,7 @@ std::vector<waiter_ref<pending>> wait_board::add(pending& x) {
   std::lock_guard guard{s.lock};
   auto [first, last] = s.requests.equal_range(x.client().id().serial);
   for (; first != last; ++first)
-    others.emplace_back(first->second);
+    others.push_back(keep(*first->second));
   s.requests.emplace(x.client().id().serial, &x);
   return others;
 }
@@ -34,7 +34,7 @@ std::vector<waiter_ref<pending>> wait_board::waits_of(const session_id& who) {
   std::lock_guard guard{s.lock};
   auto [first, last] = s.requests.equal_range(who.serial);
   for (; first != last; ++first)
-    result.emplace_back(first->second);
+    result.push_back(keep(*first->second));
   return result;
 }
 
@@ -45,8 +45,8 @@ waiter_ref<pending> wait_board::find(const session_id& who,
   auto [first, last] = s.requests.equal_range(who.serial);
   for (; first != last; ++first)
     if (first->second->request == request)
-      return waiter_ref<pending>{first->second};
-  return {};
+      return keep(*first->second);
+  return nullptr;
 }
 
 // -- parts --------------------------------------------------------------------
@@ -68,8 +68,8 @@ waiter_ref<part_waiter> wait_board::find(const request_id& request,
   std::lock_guard guard{parts_lock_};
   auto i = parts_.find(request);
   return i != parts_.end() && i->second->attempt == attempt
-           ? waiter_ref<part_waiter>{i->second}
-           : waiter_ref<part_waiter>{};
+           ? keep(*i->second)
+           : nullptr;
 }
 
 } // namespace pawl

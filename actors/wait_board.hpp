@@ -17,6 +17,7 @@
 #include "pawl/core/worker.hpp"
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -26,50 +27,21 @@ namespace pawl {
 
 class pending;
 
+struct drop_ref {
+  void operator()(auto* x) const noexcept {
+    x->unref();
+  }
+};
+
 /// A reference to a waiter.
 template <class T>
-class waiter_ref {
-public:
-  waiter_ref() = default;
+using waiter_ref = std::unique_ptr<T, drop_ref>;
 
-  explicit waiter_ref(T* x) noexcept : what_(x) {
-    if (what_ != nullptr)
-      what_->ref();
-  }
-
-  waiter_ref(waiter_ref&& x) noexcept : what_(std::exchange(x.what_, nullptr)) {
-    // nop
-  }
-
-  waiter_ref& operator=(waiter_ref&& x) noexcept {
-    std::swap(what_, x.what_);
-    return *this;
-  }
-
-  ~waiter_ref() {
-    if (what_ != nullptr)
-      what_->unref();
-  }
-
-  T* get() const noexcept {
-    return what_;
-  }
-
-  T* operator->() const noexcept {
-    return what_;
-  }
-
-  T& operator*() const noexcept {
-    return *what_;
-  }
-
-  explicit operator bool() const noexcept {
-    return what_ != nullptr;
-  }
-
-private:
-  T* what_ = nullptr;
-};
+template <class T>
+waiter_ref<T> keep(T& x) noexcept {
+  x.ref();
+  return waiter_ref<T>{&x};
+}
 
 class wait_board {
 public:

@@ -15,6 +15,7 @@
 // where there is no ring.
 
 #include "bench/measure.hpp"
+#include "test/support/free_port.hpp"
 
 #include <pawl/actors/scope_state.hpp>
 #include <pawl/pawl.hpp>
@@ -302,12 +303,10 @@ int main(int argc, char** argv) {
   CLI::App app{"From the request that closes a cycle to the verdict"};
   std::vector<std::size_t> sizes{2, 8, 64};
   std::size_t times = 300;
-  std::uint16_t port = 47'311;
   auto tiny = false;
   bench::report out{"deadlock"};
   app.add_option("--sizes", sizes, "sessions of a ring")->delimiter(',');
   app.add_option("--times", times, "rings of each kind");
-  app.add_option("--port", port, "two nodes listen on this one and the next");
   app.add_flag("--tiny", tiny, "only that it works");
   out.options(app);
   CLI11_PARSE(app, argc, argv);
@@ -316,10 +315,14 @@ int main(int argc, char** argv) {
     times = 5;
   }
   try {
-    auto at = [&](int i) { return fmt::format("127.0.0.1:{}", port + i); };
-    auto peers = fmt::format("a={},b={}", at(0), at(1));
-    bench::one_node a{"a", at(0), peers};
-    bench::one_node b{"b", at(1), peers};
+    auto at = [] {
+      return fmt::format("127.0.0.1:{}", pawl::testing::free_port());
+    };
+    auto at_a = at();
+    auto at_b = at();
+    auto peers = fmt::format("a={},b={}", at_a, at_b);
+    bench::one_node a{"a", at_a, peers};
+    bench::one_node b{"b", at_b, peers};
     if (!bench::wait_until([&] {
           return a.scope().ready_nodes().size() == 2
                  && b.scope().ready_nodes().size() == 2;

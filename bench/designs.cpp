@@ -27,9 +27,10 @@
 // The check: each cell was written as often as all clients together were
 // granted, nobody found a writer where it was alone, nothing is left anywhere.
 
-#include "bench/child.hpp"
 #include "bench/design_clients.hpp"
 #include "bench/messages.hpp"
+#include "test/support/child.hpp"
+#include "test/support/free_port.hpp"
 
 #include <filesystem>
 #include <iostream>
@@ -42,6 +43,8 @@ namespace bench {
 namespace {
 
 using namespace std::chrono_literals;
+using pawl::testing::child;
+using pawl::testing::free_port;
 
 struct plan {
   std::vector<std::string> designs{"1", "3",      "3-all",

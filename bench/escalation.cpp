@@ -18,9 +18,7 @@
 #include <pawl/actors/type_ids.hpp>
 
 #include <deque>
-#include <map>
 #include <optional>
-#include <thread>
 
 namespace bench {
 namespace {

@@ -14,8 +14,9 @@
 //
 // The check: every round has a next leader, another one, with a larger token.
 
-#include "bench/child.hpp"
 #include "bench/measure.hpp"
+#include "test/support/child.hpp"
+#include "test/support/free_port.hpp"
 
 #include <pawl/pawl.hpp>
 
@@ -30,6 +31,8 @@ namespace bench {
 namespace {
 
 using namespace std::chrono_literals;
+using pawl::testing::child;
+using pawl::testing::free_port;
 
 constexpr auto service_name = "service/one";
 constexpr auto patience = 15s;

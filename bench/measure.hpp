@@ -35,7 +35,6 @@
 
 #include <malloc.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 namespace bench {
 

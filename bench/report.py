@@ -29,6 +29,7 @@ COLUMNS = {
     "designs": ["locks_per_second", "transactions_per_second", "mean_us",
                 "p50_us", "p95_us", "p99_us", "max_us", "restarts",
                 "cpu_s_per_million_locks", "peak_mb", "messages_per_lock"],
+    "deadlock": ["mean_us", "p50_us", "p95_us", "p99_us", "max_us"],
     "failover": ["p50_us", "p95_us", "max_us", "beyond_timeout_us"],
     "servers": ["per_second", "fairness", "p50_us", "p99_us", "mean_ms"],
     "uncontended": ["ns"],
@@ -62,7 +63,7 @@ def read_rows(where):
     for path in sorted(glob.glob(os.path.join(where, "uncontended-*.json"))):
         with open(path, encoding="utf-8") as file:
             for x in json.load(file)["benchmarks"]:
-                if x.get("run_type") == "iteration" and "error" not in x:
+                if x.get("run_type") == "iteration" and not x.get("error_occurred"):
                     rows.append({
                         "bench": "uncontended", "subject": x["name"],
                         "where": {}, "good": True, "lacks": "",

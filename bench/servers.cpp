@@ -13,8 +13,9 @@
 // The check: a counter per key, raised in two steps by whoever has the lock, is
 // in the end what was granted. Debian: redis-server, etcd-server.
 
-#include "bench/child.hpp"
 #include "bench/measure.hpp"
+#include "test/support/child.hpp"
+#include "test/support/free_port.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -27,6 +28,8 @@ namespace bench {
 namespace {
 
 using namespace std::chrono_literals;
+using pawl::testing::child;
+using pawl::testing::free_port;
 
 struct plan {
   std::vector<std::string> subjects{"redis", "etcd"};

@@ -16,9 +16,9 @@
 pawl_packages=(
   g++ cmake ninja-build pkg-config
   libcaf-dev libfmt-dev libxxhash-dev
-  libgtest-dev libgmock-dev googletest librapidcheck-dev libbenchmark-dev
+  libgtest-dev libbenchmark-dev
   libcli11-dev libmodbus-dev nlohmann-json3-dev librocksdb-dev
-  spin iproute2
+  spin
 )
 
 install_packages() {

@@ -147,8 +147,8 @@ void coordinator::link_up(node_slot peer, link_epoch epoch,
   apply(members_.link_up(peer, epoch), loss::node_down, out);
 }
 
-void coordinator::link_leaving(node_slot peer) noexcept {
-  members_.link_leaving(peer);
+void coordinator::peer_is_up(node_slot peer) noexcept {
+  members_.peer_is_up(peer);
 }
 
 void coordinator::link_down(node_slot peer, link_epoch epoch,
@@ -158,10 +158,6 @@ void coordinator::link_down(node_slot peer, link_epoch epoch,
 
 void coordinator::peer_rejected(node_slot peer, scope_effects& out) {
   apply(members_.rejected(peer), loss::node_down, out);
-}
-
-void coordinator::name_in_use(node_slot peer) noexcept {
-  members_.name_in_use(peer);
 }
 
 void coordinator::receive(node_slot from, const message& what,
@@ -242,7 +238,7 @@ void coordinator::receive_one(node_slot from, const scope_closed_message&,
     return;
   apply(members_.scope_closed(from), loss::scope_closed, out);
   // All that this node has said to the scope that is closed is before this.
-  out.push_back(effect::send{from, hand_over_ack_message{scope_closed_ack}});
+  out.push_back(effect::send{from, scope_closed_ack_message{}});
 }
 
 void coordinator::receive_one(node_slot from, const hand_over_message& x,

@@ -101,10 +101,9 @@ public:
   // -- events of links and workers --------------------------------------------
 
   void link_up(node_slot peer, link_epoch epoch, scope_effects& out);
-  void link_leaving(node_slot peer) noexcept;
+  void peer_is_up(node_slot peer) noexcept;
   void link_down(node_slot peer, link_epoch epoch, scope_effects& out);
   void peer_rejected(node_slot peer, scope_effects& out);
-  void name_in_use(node_slot peer) noexcept;
 
   /// What a peer's scope, or this node's own worker, says to this one. Only of
   /// the present epoch. What is for workers is ignored.

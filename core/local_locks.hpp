@@ -84,9 +84,9 @@ public:
   /// Second half of `lock`, for a waiter that is listed.
   void hang(waiter& w);
 
-  /// Asks with a waiter: `enlist` and `hang`. The client keeps its own reference to it. Afterwards
-  /// the waiter is granted, ended or waits; in the first two cases it has been
-  /// settled, maybe by this call and on this stack.
+  /// Asks with a waiter: `enlist` and `hang`. The client keeps its own reference
+  /// to it. Afterwards the waiter is granted, ended or waits; in the first two
+  /// cases it has been settled, maybe by this call and on this stack.
   void lock(waiter& w);
 
   /// Ends a waiter. True if this call was the judge; then `settled()` has been

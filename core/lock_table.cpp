@@ -251,8 +251,7 @@ void lock_table::install(const term& what, hold_record& r,
   }
   r.hash = hash;
   r.token.store(token, std::memory_order_relaxed);
-  link_front(first, r);
-  largest_first(first);
+  link_by_token(first, r);
   word = with_mode(word + one_holder, stronger(mode_of(word), mode));
   see(*b.base, token);
   saw(token);
@@ -810,6 +809,18 @@ hold_record* lock_table::largest_of(hold_record* first,
   return result;
 }
 
+/// Into a list that has the largest token in front: so it has afterwards.
+void lock_table::link_by_token(hold_record*& first, hold_record& r) noexcept {
+  link_front(first, r);
+  if (auto* next = r.row_next;
+      next != nullptr
+      && next->token.load(std::memory_order_relaxed)
+           > r.token.load(std::memory_order_relaxed)) {
+    unlink(first, *next);
+    link_front(first, *next);
+  }
+}
+
 /// Puts the record with the largest token in front. O(holders).
 void lock_table::largest_first(hold_record*& first) noexcept {
   auto* largest = first;
@@ -855,9 +866,7 @@ void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
   r.hash = x.hash;
   r.mode.store(mode, std::memory_order_relaxed);
   r.token.store(token, std::memory_order_relaxed);
-  link_front(first, r);
-  if ((word & mixed_bit) != 0)
-    largest_first(first);
+  link_by_token(first, r);
   word += one_holder;
   b.set(x, with_mode(word, stronger(mode_of(word), mode)));
 }

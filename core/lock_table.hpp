@@ -216,7 +216,7 @@ public:
   };
 
   /// The manager's step: grants from the head of the queue what is compatible,
-  /// at most `limit`; detaches the queue when it is empty. To be called by its
+  /// at most `limit`, but a crowd of shared requests at once; detaches the queue when it is empty. To be called by its
   /// manager only.
   [[nodiscard]] grant_batch grant(wait_queue& q, std::uint32_t limit);
 
@@ -392,6 +392,7 @@ private:
   static void link_front(hold_record*& first, hold_record& r) noexcept;
   static hold_record* largest_of(hold_record* first,
                                  const session_ledger& who) noexcept;
+  static void link_by_token(hold_record*& first, hold_record& r) noexcept;
   static void largest_first(hold_record*& first) noexcept;
   static void unlink(hold_record*& first, hold_record& r) noexcept;
   void enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,

@@ -67,14 +67,10 @@ membership::changes membership::link_up(node_slot peer, link_epoch epoch) {
   return out;
 }
 
-void membership::link_leaving(node_slot peer) noexcept {
+void membership::peer_is_up(node_slot peer) noexcept {
   if (to_index(peer) < peers_.size() && peer != self_
       && peers_[to_index(peer)].state == peer_state::unheard)
     peers_[to_index(peer)].known_up = true;
-}
-
-void membership::name_in_use(node_slot peer) noexcept {
-  link_leaving(peer);
 }
 
 membership::changes membership::link_down(node_slot peer, link_epoch epoch) {

@@ -44,8 +44,8 @@
 // counts as down, so that a black hole delays readiness by no more than that.
 // It does not count of a peer that is known to be up, and may hold anything:
 // while a link is there that the scope's former life on this node has not left
-// yet (`link_leaving`), and when it has refused this node because another one
-// runs under its name (`name_in_use`). The second node of a name becomes ready
+// yet, and when it has refused this node because another one
+// runs under its name (`peer_is_up`, for both). The second node of a name becomes ready
 // only when the first one is gone and the peer has taken this one in.
 //
 // Invariants:
@@ -120,15 +120,13 @@ public:
 
   [[nodiscard]] changes link_up(node_slot peer, link_epoch epoch);
 
-  /// There is a link, and link_up will follow when nothing of an older scope of
-  /// this name uses it any more; or link_down, if it closes before.
-  void link_leaving(node_slot peer) noexcept;
+  /// A peer that is not heard of yet is up, and not to be taken for down for want
+  /// of a link: link_up will follow, or link_down if a link that an older scope of
+  /// this name has not left yet closes before.
+  void peer_is_up(node_slot peer) noexcept;
 
   /// Nothing if `epoch` is not the present one.
   [[nodiscard]] changes link_down(node_slot peer, link_epoch epoch);
-
-  /// The peer is linked to another node of this one's name.
-  void name_in_use(node_slot peer) noexcept;
 
   /// The handshake failed for good: wrong version, wrong configuration.
   [[nodiscard]] changes rejected(node_slot peer);

@@ -6,10 +6,11 @@ namespace pawl {
 
 std::string_view name_of(const message& x) noexcept {
   constexpr std::array<std::string_view, std::variant_size_v<message>> names{
-    "request", "granted",      "refused",      "abandon",   "release",
-    "downgrade", "raise",      "raised",       "lost",      "scope_opened",
-    "scope_closed", "hand_over", "hand_over_ack",
-    "waits_elsewhere", "walk_question", "walk_answer", "walk_verdict"};
+    "request",       "granted",      "refused",         "abandon",
+    "release",       "downgrade",    "raise",           "raised",
+    "lost",          "scope_opened", "scope_closed",    "hand_over",
+    "hand_over_ack", "waits_elsewhere", "walk_question", "walk_answer",
+    "walk_verdict",  "scope_closed_ack"};
   return names[x.index()];
 }
 

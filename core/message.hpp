@@ -176,12 +176,15 @@ struct hand_over_message {
     = default;
 };
 
-/// The number of a `hand_over_ack` that answers `scope_closed`.
-inline constexpr std::uint32_t scope_closed_ack = 0xffff'ffff;
+/// Answer to `scope_closed`: no request that was meant for that scope follows,
+/// and nothing else that one opened anew could take for its own.
+struct scope_closed_ack_message {
+  friend bool operator==(const scope_closed_ack_message&,
+                         const scope_closed_ack_message&)
+    = default;
+};
 
-/// Answer to `hand_over`: all of it is installed. Or to `scope_closed`: no
-/// request that was meant for that scope follows, and nothing else that one
-/// opened anew could take for its own.
+/// Answer to `hand_over`: all of it is installed.
 struct hand_over_ack_message {
   std::uint32_t installed = 0;
   friend bool operator==(const hand_over_ack_message&,
@@ -293,7 +296,7 @@ using message
                  scope_opened_message, scope_closed_message, hand_over_message,
                  hand_over_ack_message, waits_elsewhere_message,
                  walk_question_message, walk_answer_message,
-                 walk_verdict_message>;
+                 walk_verdict_message, scope_closed_ack_message>;
 
 /// The word for a message, as in docs/PROTOCOL.md and in logs.
 std::string_view name_of(const message& x) noexcept;

@@ -50,15 +50,16 @@ void wait_for_graph::add(const blocked_wait& x, moment when) {
   for (const auto& by : x.by) {
     if (by.session == x.wait.session)
       continue; // nobody is in his own way
-    if (auto i = ended_.find({by.request, by.attempt}); i != ended_.end()) {
+    attempt_name ahead{by.request, by.attempt};
+    auto in_line
+      = x.mode == lock_mode::shared && by.how == blocker::kind::queued;
+    if (ended_.count(ahead) != 0) {
       // The node has not heard of it yet.
-      if (x.mode == lock_mode::shared && by.how == blocker::kind::queued)
-        ask_again(x.wait, i->first);
-      if (i->second)
-        continue;
+      if (in_line)
+        ask_again(x.wait, ahead);
+      continue;
     }
-    if (x.mode == lock_mode::shared && by.how == blocker::kind::queued) {
-      attempt_name ahead{by.request, by.attempt};
+    if (in_line) {
       named_[by.session].push_back({x.wait, ahead});
       if (auto i = answered_.find(by.session);
           i != answered_.end() && i->second.count(ahead) == 0)
@@ -83,7 +84,7 @@ void wait_for_graph::remove(const edge& x) {
 }
 
 void wait_for_graph::remove(const request_id& request, attempt_number attempt) {
-  ended_[{request, attempt}] = true;
+  ended_.insert({request, attempt});
   ask_again_if([&](const edge& x) {
     return x.by.request == request && x.by.attempt == attempt;
   });

@@ -180,10 +180,6 @@ public:
   [[nodiscard]] std::vector<session_id> take_sessions();
   [[nodiscard]] std::vector<wait_question> take_waits();
 
-  [[nodiscard]] bool nothing_to_ask() const noexcept {
-    return sessions_to_ask_.empty() && waits_to_ask_.empty();
-  }
-
   // -- queries ----------------------------------------------------------------
 
   /// A shortest cycle through the origin, beginning with a wait of it.
@@ -236,9 +232,8 @@ private:
   /// From each session, in the order in which they were found.
   std::map<session_id, std::vector<edge>> edges_;
   std::set<edge_key> known_; // also those that are over
-  /// Attempts that wait no longer, as far as has been heard; and whether nothing
-  /// of them is in anybody's way either.
-  std::map<attempt_name, bool> ended_;
+  /// Attempts that have ended, as far as has been heard.
+  std::set<attempt_name> ended_;
   /// By session: which shared waits named a request of it as what is ahead.
   std::map<session_id, std::vector<std::pair<wait_name, attempt_name>>> named_;
   /// What each session that was asked waits for.

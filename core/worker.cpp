@@ -38,14 +38,6 @@ bool plausible(std::span<const fencing_token> tokens) noexcept {
 
 worker_port::~worker_port() = default;
 
-void worker_port::enters(part_waiter&) {
-  // nop
-}
-
-void worker_port::leaves(part_waiter&) noexcept {
-  // nop
-}
-
 session_resolver::~session_resolver() = default;
 
 // -- part_waiter --------------------------------------------------------------
@@ -540,12 +532,6 @@ void worker::settle_row(const term& what, scope_effects& out) {
 
 const part_owner& worker::owner_of(const held& x) noexcept {
   return x.from != nullptr ? x.from->owner : *x.installed;
-}
-
-part_waiter* worker::waiting(const request_id& id,
-                             attempt_number attempt) noexcept {
-  auto* e = find(id);
-  return e != nullptr && e->ask.attempt == attempt ? e->waiting : nullptr;
 }
 
 worker::entry* worker::find(const request_id& id) noexcept {

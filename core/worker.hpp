@@ -67,8 +67,8 @@ public:
 
   /// A waiter is about to wait, or waits; it does not any more. What is between
   /// the two is what a search for a deadlock can find. By the worker's thread.
-  virtual void enters(part_waiter& w);
-  virtual void leaves(part_waiter& w) noexcept;
+  virtual void enters(part_waiter& w) = 0;
+  virtual void leaves(part_waiter& w) noexcept = 0;
 };
 
 /// Where the worker of a node's own requests finds the sessions of clients.
@@ -155,11 +155,6 @@ public:
   void close_epoch(scope_effects& out);
 
   // -- queries ----------------------------------------------------------------
-
-  /// The waiter of an attempt of a request, if it waits; valid until the next
-  /// event.
-  [[nodiscard]] part_waiter* waiting(const request_id& id,
-                                     attempt_number attempt) noexcept;
 
   [[nodiscard]] std::size_t requests() const noexcept {
     return requests_.size();

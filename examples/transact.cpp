@@ -12,6 +12,7 @@ using namespace std::chrono_literals;
 struct accounts { // each guarded by the lock of its name
   int giro = 100;
   int savings = 100;
+  int moves = 0; // guarded by both
 };
 
 caf::behavior teller(caf::event_based_actor* self, pawl::scope bank,
@@ -19,7 +20,7 @@ caf::behavior teller(caf::event_based_actor* self, pawl::scope bank,
   auto move = [=](int) {
     return pawl::transact(bank, self, [=](pawl::transaction tx) {
       tx.lock("giro", pawl::shared).then([=](pawl::lock reading) {
-        auto amount = books->giro / 10 + 1;
+        auto amount = books->giro / 10;
         tx.lock("giro", pawl::exclusive) // an upgrade
           .within(10s)
           .then([=, reading = std::move(reading)](pawl::lock giro) mutable {
@@ -27,6 +28,7 @@ caf::behavior teller(caf::event_based_actor* self, pawl::scope bank,
               .then([=, giro = std::move(giro)](pawl::lock) {
                 books->giro -= amount;
                 books->savings += amount;
+                ++books->moves;
               }); // all is released when nothing of the body is left
           });
       });
@@ -50,5 +52,6 @@ int main() {
   auto first = system.spawn(teller, bank, books, std::size_t{50});
   auto second = system.spawn(teller, bank, books, std::size_t{50});
   system.await_all_actors_done();
-  fmt::print("together: {}\n", books->giro + books->savings);
+  fmt::print("moves: {}, together: {}\n", books->moves,
+             books->giro + books->savings);
 }

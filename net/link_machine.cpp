@@ -16,6 +16,13 @@ namespace {
 constexpr std::chrono::milliseconds shortest_back_off{50};
 constexpr std::chrono::milliseconds longest_back_off{1000};
 
+/// Whether it is the last that this side says of a scope before one of the two
+/// opens it anew.
+bool ends_a_life(const message& x) noexcept {
+  return std::holds_alternative<scope_closed_message>(x)
+         || std::holds_alternative<scope_closed_ack_message>(x);
+}
+
 } // namespace
 
 // -- do they fit --------------------------------------------------------------
@@ -523,18 +530,6 @@ void link_machine::heard(fencing_token floor, std::uint64_t lamport) noexcept {
 }
 
 // -- sending ------------------------------------------------------------------
-
-namespace {
-
-/// Whether it is the last that this side says of a scope before one of the two
-/// opens it anew.
-bool ends_a_life(const message& x) noexcept {
-  const auto* ack = std::get_if<hand_over_ack_message>(&x);
-  return std::holds_alternative<scope_closed_message>(x)
-         || (ack != nullptr && ack->installed == scope_closed_ack);
-}
-
-} // namespace
 
 bool link_machine::send(link_epoch epoch, std::string_view scope,
                         message what) {

@@ -66,9 +66,7 @@ public:
     place_.self = good.self;
     options_.node_timeout = good.node_timeout;
     inboxes_.resize(good.names.size());
-    epochs_.resize(good.names.size());
-    ups_.resize(good.names.size());
-    name_in_use_.resize(good.names.size());
+    peers_.resize(good.names.size());
     for (auto& inbox : inboxes_)
       inbox = std::make_shared<work_inbox>();
     auto started = cluster::start(system_, good, shared_from_this());
@@ -147,21 +145,19 @@ public:
                fencing_token floor) override {
     std::lock_guard guard{lock_};
     forget_endings(peer);
-    epochs_[to_index(peer)] = epoch;
-    name_in_use_[to_index(peer)] = false;
-    ups_[to_index(peer)] = steady_now_ns();
+    auto& now = peers_[to_index(peer)] = {epoch, steady_now_ns(), false};
     for (auto& [name, x] : announced_) {
       auto& table = x->locks.table();
       table.raise_floor(std::max(floor, x->highest_token()));
-      x->put(post::link_up{peer, epoch, ups_[to_index(peer)]});
+      x->put(post::link_up{peer, epoch, now.since});
     }
   }
 
   void link_down(node_slot peer, link_epoch epoch,
                  const std::string&) override {
     std::lock_guard guard{lock_};
-    if (epochs_[to_index(peer)] == epoch) {
-      epochs_[to_index(peer)] = 0;
+    if (auto& x = peers_[to_index(peer)]; x.epoch == epoch) {
+      x.epoch = 0;
       forget_endings(peer);
     }
     inboxes_[to_index(peer)]->put(work::down{epoch});
@@ -173,9 +169,12 @@ public:
                      const std::string&) override {
     std::lock_guard guard{lock_};
     auto in_use = kind == wire::reject_kind::name_in_use;
-    name_in_use_[to_index(peer)] = in_use;
+    peers_[to_index(peer)].name_in_use = in_use;
     for (auto& [name, x] : announced_)
-      x->put(post::rejected{peer, in_use});
+      if (in_use)
+        x->put(post::peer_is_up{peer});
+      else
+        x->put(post::rejected{peer});
   }
 
   void receive(node_slot peer, link_epoch epoch, const std::string& scope,
@@ -184,8 +183,7 @@ public:
     {
       std::lock_guard guard{lock_};
       if (auto end = endings_.find({scope, peer}); end != endings_.end()) {
-        auto* ack = std::get_if<hand_over_ack_message>(&what);
-        if (ack != nullptr && ack->installed == scope_closed_ack) {
+        if (std::holds_alternative<scope_closed_ack_message>(what)) {
           end->second.acknowledged = true;
           meet_if_ended(end);
           return;
@@ -225,7 +223,7 @@ public:
       return;
     if (!std::holds_alternative<scope_closed_message>(what)) {
       guard.unlock();
-    } else if (epochs_[to_index(to)] == epoch) {
+    } else if (peers_[to_index(to)].epoch == epoch) {
       // In one step with saying so: from now on the peer is answered for
       // nobody, which it must not hear before.
       endings_[{scope, to}] = ending{};
@@ -274,17 +272,13 @@ public:
       return;
     announced_.insert(*i);
     // One step with entering the list: what comes in later is told as it comes.
-    for (std::size_t p = 0; p < epochs_.size(); ++p) {
+    for (std::size_t p = 0; p < peers_.size(); ++p) {
       auto peer = static_cast<node_slot>(p);
-      if (epochs_[p] == 0) {
-        if (name_in_use_[p])
-          i->second->put(post::rejected{peer, true});
-        continue;
-      }
-      if (endings_.contains({scope, peer}))
-        i->second->put(post::link_leaving{peer});
-      else
-        i->second->put(post::link_up{peer, epochs_[p], ups_[p]});
+      const auto& x = peers_[p];
+      if (x.name_in_use || endings_.contains({scope, peer}))
+        i->second->put(post::peer_is_up{peer});
+      else if (x.epoch != 0)
+        i->second->put(post::link_up{peer, x.epoch, x.since});
     }
   }
 
@@ -301,8 +295,8 @@ public:
   std::vector<std::string> linked() const {
     std::vector<std::string> result;
     std::lock_guard guard{lock_};
-    for (std::size_t i = 0; i < epochs_.size(); ++i)
-      if (epochs_[i] != 0)
+    for (std::size_t i = 0; i < peers_.size(); ++i)
+      if (peers_[i].epoch != 0)
         result.push_back(place_.names[i]);
     return result;
   }
@@ -313,6 +307,13 @@ public:
   }
 
 private:
+  struct peer_link {
+    link_epoch epoch = 0; // 0: no link
+    std::int64_t since = 0;
+    /// The peer has refused this node because another one has its name.
+    bool name_in_use = false;
+  };
+
   /// The end of a scope that was open to a peer, in the present link epoch.
   struct ending {
     bool acknowledged = false;
@@ -338,8 +339,8 @@ private:
     endings_.erase(i);
     auto x = announced_.find(scope);
     if (x != announced_.end())
-      x->second->put(post::link_up{peer, epochs_[to_index(peer)],
-                                   ups_[to_index(peer)]});
+      x->second->put(post::link_up{peer, peers_[to_index(peer)].epoch,
+                                   peers_[to_index(peer)].since});
   }
 
   /// Under the lock.
@@ -364,7 +365,7 @@ private:
       no.open = false;
       x->send(peer, epoch, scope, std::move(no));
     } else if (std::holds_alternative<scope_closed_message>(what)) {
-      x->send(peer, epoch, scope, hand_over_ack_message{scope_closed_ack});
+      x->send(peer, epoch, scope, scope_closed_ack_message{});
     }
   }
 
@@ -376,9 +377,7 @@ private:
   std::vector<std::shared_ptr<work_inbox>> inboxes_; // by slot
   mutable std::mutex lock_;
   std::shared_ptr<cluster> links_;
-  std::vector<link_epoch> epochs_; // by slot; 0: no link
-  std::vector<std::int64_t> ups_;  // since when
-  std::vector<bool> name_in_use_;  // the peer has refused us for that
+  std::vector<peer_link> peers_; // by slot
   std::unordered_map<std::string, scope_ptr> known_;
   std::unordered_map<std::string, scope_ptr> announced_; // told of links
   ending_map endings_;

@@ -75,7 +75,7 @@ caf::behavior node_worker::make_behavior() {
 
 void node_worker::on_exit() {
   for (auto& [name, e] : scopes_)
-    end_epoch(*e);
+    end_epoch(e);
   scopes_.clear();
   inbox_->close();
   links_.reset();
@@ -89,15 +89,9 @@ void node_worker::drain() {
 }
 
 void node_worker::handle(work::receive& x) {
-  auto gate = x.scope->gate();
-  if (gate == outcome::scope_closed || gate == outcome::shutting_down)
+  if (is_shut(x.scope->gate()))
     return; // its scope_closed tells the peer, or has done so
-  auto& place = scopes_[x.scope->name()];
-  if (!place) {
-    place = std::make_unique<entry>();
-    place->name = x.scope->name();
-  }
-  auto& e = *place;
+  auto& e = scopes_[x.scope->name()];
   if (e.scope != x.scope || e.epoch != x.epoch) {
     // The first message of this epoch: nothing of an older one remains.
     end_epoch(e);
@@ -127,35 +121,35 @@ void node_worker::handle(work::receive& x) {
 
 void node_worker::handle(work::settled& x) {
   auto i = scopes_.find(x.scope);
-  if (i == scopes_.end() || !i->second->machine) {
+  if (i == scopes_.end() || !i->second.machine) {
     x.what->unref();
     return;
   }
   scope_effects out;
-  i->second->machine->settled(*x.what, out);
-  run(*i->second, out);
+  i->second.machine->settled(*x.what, out);
+  run(i->second, out);
 }
 
 void node_worker::handle(work::down& x) {
   for (auto& [name, e] : scopes_)
-    if (e->epoch == x.epoch)
-      end_epoch(*e);
+    if (e.epoch == x.epoch)
+      end_epoch(e);
 }
 
 void node_worker::handle(work::ready& x) {
   auto i = scopes_.find(x.scope);
-  if (i == scopes_.end() || !i->second->machine)
+  if (i == scopes_.end() || !i->second.machine)
     return;
   scope_effects out;
-  i->second->machine->set_ready(out);
-  run(*i->second, out);
+  i->second.machine->set_ready(out);
+  run(i->second, out);
 }
 
 void node_worker::handle(work::closed& x) {
   // No refusals: scope_closed has told the peer, and a refusal that came behind
   // a scope that is open again would be taken for the new one's.
   if (auto i = scopes_.find(x.scope); i != scopes_.end()) {
-    end_epoch(*i->second);
+    end_epoch(i->second);
     scopes_.erase(i);
   }
   if (x.done)
@@ -171,7 +165,7 @@ void node_worker::run(entry& e, scope_effects& out) {
   for (auto& x : out) {
     auto* y = std::get_if<effect::send>(&x);
     if (y != nullptr && y->to == peer_)
-      links_->send(peer_, e.epoch, e.name, std::move(y->what));
+      links_->send(peer_, e.epoch, e.scope->name(), std::move(y->what));
     else
       for_scope.push_back(std::move(x));
   }

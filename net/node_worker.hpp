@@ -113,7 +113,6 @@ private:
 
   struct entry {
     scope_ptr scope;
-    std::string name;
     link_epoch epoch = 0;
     std::unique_ptr<worker> machine;
   };
@@ -136,7 +135,7 @@ private:
   const node_slot peer_;
   std::shared_ptr<work_inbox> inbox_;
   std::shared_ptr<cluster> links_;
-  std::unordered_map<std::string, std::unique_ptr<entry>> scopes_;
+  std::unordered_map<std::string, entry> scopes_; // by name
   bool stopping_ = false;
 };
 

@@ -31,7 +31,7 @@ constexpr std::string_view magic = "pawl";
 
 // A new message needs its functions below, a new row in docs/PROTOCOL.md and a
 // new protocol_version.
-static_assert(std::variant_size_v<message> == 17);
+static_assert(std::variant_size_v<message> == 18);
 
 // -- numbers and strings ------------------------------------------------------
 
@@ -276,41 +276,68 @@ void read(reader& in, session_id& x) {
   x.serial = in.number("session.serial");
 }
 
+/// A node, or none.
+void write_place(writer& out, node_slot x) {
+  out.number(x == no_node ? max_nodes : to_index(x));
+}
+
+node_slot read_place(reader& in, std::string_view field) {
+  auto x = in.number(field, max_nodes);
+  return x == max_nodes ? no_node : static_cast<node_slot>(x);
+}
+
 /// A session that holds nothing has age 0 on the wire: one byte, not ten.
 void write(writer& out, const session_age& x) {
   out.number(x.lamport + 1);
-  out.number(x.who.home == no_node ? max_nodes : to_index(x.who.home));
+  write_place(out, x.who.home);
   out.number(x.who.serial);
 }
 
 void read(reader& in, session_age& x) {
   x.lamport = in.number("age.lamport") - 1;
-  auto home = in.number("age.home", max_nodes);
-  x.who.home = home == max_nodes ? no_node : static_cast<node_slot>(home);
+  x.who.home = read_place(in, "age.home");
   x.who.serial = in.number("age.serial");
 }
 
-void write(writer& out, const std::vector<term_lock>& xs) {
+template <class T>
+void write_list(writer& out, const std::vector<T>& xs) {
   out.number(xs.size());
-  for (const auto& x : xs) {
-    ensure(x.mode == shared || x.mode == exclusive, "a term without a mode");
-    ensure(x.what.fits(), "a term that is too large to be asked for");
-    out.byte(static_cast<std::uint8_t>(x.mode));
-    out.number(x.what.bytes().size());
-    out.raw(x.what.bytes());
-  }
+  for (const auto& x : xs)
+    write(out, x);
 }
 
-void read(reader& in, std::vector<term_lock>& xs) {
-  // A token of 8 bytes follows for each.
-  auto n = in.count("terms", 11);
-  xs.reserve(n);
-  for (std::size_t i = 0; i < n && in.good(); ++i) {
-    auto mode = in.choice("term.mode", shared, exclusive);
-    auto what = in.blob("term", 1, term::max_size);
-    if (in.good())
-      xs.push_back({term::from_canonical(what), mode});
-  }
+/// Of elements that take at least `each` bytes.
+template <class T>
+void read_list(reader& in, std::string_view field, std::size_t each,
+               std::vector<T>& xs) {
+  auto n = in.count(field, each);
+  // Not more than what the bytes themselves take, whatever they say.
+  xs.reserve(std::min<std::size_t>(n, 16));
+  for (std::size_t i = 0; i < n && in.good(); ++i)
+    read(in, xs.emplace_back());
+}
+
+void write_term(writer& out, const term& what, lock_mode mode) {
+  ensure(mode == shared || mode == exclusive, "a term without a mode");
+  ensure(what.fits(), "a term that is too large to be asked for");
+  out.byte(static_cast<std::uint8_t>(mode));
+  out.number(what.bytes().size());
+  out.raw(what.bytes());
+}
+
+void read_term(reader& in, term& what, lock_mode& mode) {
+  mode = in.choice("term.mode", shared, exclusive);
+  auto bytes = in.blob("term", 1, term::max_size);
+  if (in.good())
+    what = term::from_canonical(bytes);
+}
+
+void write(writer& out, const term_lock& x) {
+  write_term(out, x.what, x.mode);
+}
+
+void read(reader& in, term_lock& x) {
+  read_term(in, x.what, x.mode);
 }
 
 /// Of a list whose length both sides know.
@@ -350,7 +377,7 @@ void write(writer& out, const request_message& x) {
   out.byte(static_cast<std::uint8_t>((x.adopt ? 1 : 0) | (x.no_wait ? 2 : 0)
                                      | (x.elsewhere ? 4 : 0)
                                      | (x.patient ? 8 : 0)));
-  write(out, x.terms);
+  write_list(out, x.terms);
   write_tokens(out, x.carried);
 }
 
@@ -364,7 +391,7 @@ void read(reader& in, request_message& x) {
   x.no_wait = (flags & 2) != 0;
   x.elsewhere = (flags & 4) != 0;
   x.patient = (flags & 8) != 0;
-  read(in, x.terms);
+  read_list(in, "terms", 11, x.terms); // with a token of 8 bytes each
   read_tokens(in, "carried", x.carried, x.terms.size());
 }
 
@@ -470,6 +497,14 @@ void read(reader& in, scope_opened_message& x) {
   x.fingerprint = in.fixed("fingerprint");
 }
 
+void write(writer&, const scope_closed_ack_message&) {
+  // nothing
+}
+
+void read(reader&, scope_closed_ack_message&) {
+  // nothing
+}
+
 void write(writer&, const scope_closed_message&) {
   // nop
 }
@@ -484,7 +519,7 @@ void write(writer& out, const handed_over& x) {
   out.number(x.attempt);
   write(out, x.session);
   write(out, x.age);
-  write(out, x.terms);
+  write_list(out, x.terms);
   write_tokens(out, x.tokens);
 }
 
@@ -493,25 +528,20 @@ void read(reader& in, handed_over& x) {
   x.attempt = in.small<attempt_number>("attempt");
   read(in, x.session);
   read(in, x.age);
-  read(in, x.terms);
+  read_list(in, "terms", 11, x.terms); // with a token of 8 bytes each
   read_tokens(in, "tokens", x.tokens, x.terms.size());
 }
 
 void write(writer& out, const hand_over_message& x) {
   out.flag(x.open);
   out.fixed(x.floor);
-  out.number(x.holds.size());
-  for (const auto& hold : x.holds)
-    write(out, hold);
+  write_list(out, x.holds);
 }
 
 void read(reader& in, hand_over_message& x) {
   x.open = in.flag("open");
   x.floor = in.fixed("floor");
-  auto n = in.count("holds", 9);
-  x.holds.reserve(n);
-  for (std::size_t i = 0; i < n && in.good(); ++i)
-    read(in, x.holds.emplace_back());
+  read_list(in, "holds", 9, x.holds);
 }
 
 void write(writer& out, const hand_over_ack_message& x) {
@@ -530,16 +560,6 @@ void write(writer& out, const waits_elsewhere_message& x) {
 void read(reader& in, waits_elsewhere_message& x) {
   read(in, x.id);
   x.attempt = in.small<attempt_number>("attempt");
-}
-
-/// A node, or none.
-void write_place(writer& out, node_slot x) {
-  out.number(x == no_node ? max_nodes : to_index(x));
-}
-
-node_slot read_place(reader& in, std::string_view field) {
-  auto x = in.number(field, max_nodes);
-  return x == max_nodes ? no_node : static_cast<node_slot>(x);
 }
 
 void write(writer& out, const wait_name& x) {
@@ -587,37 +607,6 @@ void read(reader& in, blocker& x) {
   x.kept = in.flag("blocker.kept");
   x.said = in.choice("blocker.said", standing::none, standing::whole);
   read(in, x.age);
-}
-
-void write_term(writer& out, const term& what, lock_mode mode) {
-  out.byte(static_cast<std::uint8_t>(mode));
-  out.number(what.bytes().size());
-  out.raw(what.bytes());
-}
-
-void read_term(reader& in, term& what, lock_mode& mode) {
-  mode = in.choice("term.mode", shared, exclusive);
-  auto bytes = in.blob("term", 1, term::max_size);
-  if (in.good())
-    what = term::from_canonical(bytes);
-}
-
-template <class T>
-void write_list(writer& out, const std::vector<T>& xs) {
-  out.number(xs.size());
-  for (const auto& x : xs)
-    write(out, x);
-}
-
-/// Of elements that take at least `each` bytes.
-template <class T>
-void read_list(reader& in, std::string_view field, std::size_t each,
-               std::vector<T>& xs) {
-  auto n = in.count(field, each);
-  // Not more than what the bytes themselves take, whatever they say.
-  xs.reserve(std::min<std::size_t>(n, 16));
-  for (std::size_t i = 0; i < n && in.good(); ++i)
-    read(in, xs.emplace_back());
 }
 
 void write(writer& out, const wait_question& x) {

@@ -585,14 +585,17 @@ TEST_F(transact_test, without_a_failure_continuation_it_goes_to_the_actor) {
 // -- the end of the actor -----------------------------------------------------
 
 TEST_F(transact_test, an_actor_that_quits_in_its_body_leaves_nothing) {
-  auto out = start([this](caf::event_based_actor* self) {
-    return transact(*tags_, self, [self](transaction tx) {
-      tx.lock("a", exclusive).then([self, tx](lock a) {
+  auto quits = std::make_shared<std::promise<void>>();
+  auto out = start([=, this](caf::event_based_actor* self) {
+    return transact(*tags_, self, [=](transaction tx) {
+      tx.lock("a", exclusive).then([=](lock a) {
         self->quit();
+        quits->set_value();
         tx.lock("b", exclusive).then([tx, a = std::move(a)](lock) {});
       });
     });
   });
+  ASSERT_EQ(quits->get_future().wait_for(20s), std::future_status::ready);
   EXPECT_TRUE(eventually([&] { return tags_->residue() == residue{}; }));
   EXPECT_LE(out->times, 1);
 }
@@ -622,7 +625,7 @@ TEST_F(transact_test, an_actor_that_is_killed_while_it_waits_leaves_nothing) {
 TEST_F(transact_test, an_actor_that_ends_in_back_off_leaves_nothing) {
   upgrade_body body;
   auto options = quick();
-  options.first_delay = options.most_delay = 200ms;
+  options.first_delay = options.most_delay = 2s;
   auto life = std::weak_ptr{body.calls};
   auto out = trapped(body, options);
   EXPECT_TRUE(free("side"));

@@ -441,6 +441,9 @@ struct collecting_port final : worker_port {
     done.push_back(&w);
   }
 
+  void enters(part_waiter&) override {}
+  void leaves(part_waiter&) noexcept override {}
+
   std::vector<part_waiter*> take() {
     std::lock_guard guard{lock};
     return std::exchange(done, {});

@@ -57,7 +57,7 @@ TEST_F(Membership, APeerThatNobodyHeardOfIsDownAfterNodeTimeout) {
 // only slow to acknowledge the closing: it would lead beside it.
 TEST_F(Membership, APeerWhoseLinkIsStillBeingLeftIsNotDownForBeingUnheard) {
   (void) m.open(time_point{50});
-  m.link_leaving(b);
+  m.peer_is_up(b);
   EXPECT_FALSE(m.tick(time_point{150}).became_ready) << "c is down, b is not";
   EXPECT_FALSE(m.next_deadline());
   EXPECT_FALSE(m.tick(time_point{100'000}).became_ready);
@@ -68,10 +68,22 @@ TEST_F(Membership, APeerWhoseLinkIsStillBeingLeftIsNotDownForBeingUnheard) {
   EXPECT_EQ(m.view(), (nodes{a, b}));
 }
 
+// What closed may be an older scope of the peer's, and the one that it has open
+// by now may hold everything.
+TEST_F(Membership, AClosedScopeResolvesNothingBeforeTheGreetingIsAnswered) {
+  (void) m.open(time_point{0});
+  (void) m.rejected(c);
+  (void) m.link_up(b, 5);
+  EXPECT_FALSE(m.scope_closed(b).became_ready);
+  EXPECT_EQ(m.state_of(b), peer_state::linked);
+  EXPECT_TRUE(m.handed_over(b, false).became_ready);
+  EXPECT_EQ(m.state_of(b), peer_state::absent);
+}
+
 // It would count all its peers as down, and lead beside its namesake.
 TEST_F(Membership, TheSecondNodeOfANameBecomesReadyOnlyWhenAPeerTakesItIn) {
   (void) m.open(time_point{50});
-  m.name_in_use(b);
+  m.peer_is_up(b);
   (void) m.rejected(c);
   EXPECT_FALSE(m.tick(time_point{100'000}).became_ready);
   m.check_invariants();
@@ -82,7 +94,7 @@ TEST_F(Membership, TheSecondNodeOfANameBecomesReadyOnlyWhenAPeerTakesItIn) {
 
 TEST_F(Membership, ALinkThatGoesDownWhileItIsBeingLeftIsDown) {
   (void) m.open(time_point{50});
-  m.link_leaving(b);
+  m.peer_is_up(b);
   (void) m.tick(time_point{150});
   EXPECT_TRUE(m.link_down(b, 5).became_ready);
   m.check_invariants();
@@ -207,7 +219,7 @@ TEST_F(Membership, RandomEventsKeepTheInvariants) {
           out = x.mismatched(peer);
           break;
         case 11:
-          x.link_leaving(peer);
+          x.peer_is_up(peer);
           break;
         default:
           out = x.tick(time_point{i * 4});

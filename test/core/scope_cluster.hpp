@@ -45,7 +45,6 @@
 
 #include <fmt/format.h>
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -259,6 +258,14 @@ private:
         });
     }
 
+    void enters(part_waiter& w) override {
+      parts[w.request] = &w;
+    }
+    void leaves(part_waiter& w) noexcept override {
+      if (auto i = parts.find(w.request); i != parts.end() && i->second == &w)
+        parts.erase(i);
+    }
+
     // session_resolver
     session_ledger* find(const session_id& who) override {
       auto i = sessions.find(who.serial);
@@ -274,9 +281,9 @@ private:
         if (auto i = cluster.asks_.find(x.request.serial);
             i != cluster.asks_.end() && i->second.waits != nullptr)
           return i->second.waits;
-      auto w = workers.find(to_index(x.request.home));
-      return w != workers.end() ? w->second->waiting(x.request, x.attempt)
-                                : nullptr;
+      auto w = parts.find(x.request);
+      return w != parts.end() && w->second->attempt == x.attempt ? w->second
+                                                                 : nullptr;
     }
     void waits_of(const session_id& who,
                   std::vector<wait_name>& out) override {
@@ -313,9 +320,8 @@ private:
     bool sentence(const walk_verdict_message& x, scope_effects& out) override {
       return cluster.sentence(*this, x, out);
     }
-    void walked(std::size_t visited) override {
-      cluster.tally("walks");
-      cluster.tally("visits", visited);
+    void walked(std::size_t) override {
+      // nop
     }
 
     scope_cluster& cluster;
@@ -327,6 +333,7 @@ private:
     local_locks locks;
     pawl::coordinator coordinator;
     walks search;
+    std::map<request_id, part_waiter*> parts; // that wait, as on the wait_board
     std::map<std::size_t, std::unique_ptr<worker>> workers;
     std::vector<link_epoch> epochs; // of open links, by peer
   };
@@ -540,7 +547,6 @@ private:
       execute(n, out);
       return;
     }
-    tally("patient");
     later_on(n, options_.patience, [this, &n, x] {
       scope_effects out;
       n.search.start(x.what, x.all_waits, out);
@@ -733,7 +739,6 @@ private:
     auto* s = new session({slot(n.index), serial}, n.clock, *this);
     n.sessions[serial] = s;
     scripts_[serial].left = 1 + below(4);
-    tally("scripts");
     ask_next(n, serial);
   }
 
@@ -847,7 +852,7 @@ private:
       n.coordinator.give_back_and_ask_again(x.request, out);
       return true;
     }
-    tally(std::string{to_string(x.why)});
+    tally("verdicts: " + std::string{to_string(x.why)});
     cancel(a, x.why);
     return true;
   }
@@ -1350,7 +1355,6 @@ private:
     for (const auto& [serial, a] : asks_)
       if (a.at == stage::held)
         check_alone(a, nodes_of(a));
-    tally("drains");
     for (int round = 0; round < 100000; ++round) {
       // Those that follow a script give nothing up before they have all.
       if (!options_.deadlocks && (round % 64 == 0 || events_.empty()))

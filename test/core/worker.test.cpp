@@ -49,6 +49,8 @@ struct Worker : ::testing::Test, lock_port, worker_port, session_resolver {
   void settled(part_waiter& w) noexcept override {
     done.push_back(&w);
   }
+  void enters(part_waiter&) override {}
+  void leaves(part_waiter&) noexcept override {}
   // session_resolver
   session_ledger* find(const session_id& who) override {
     if (who != mine.id())

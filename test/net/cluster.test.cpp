@@ -4,6 +4,7 @@
 #include "pawl/actors/type_ids.hpp"
 #include "pawl/net/config.hpp"
 #include "pawl/net/wire.hpp"
+#include "pawl/test/support/free_port.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,6 +24,7 @@
 
 using namespace pawl;
 using namespace std::chrono_literals;
+using pawl::testing::free_port;
 
 namespace {
 
@@ -49,19 +51,6 @@ int loopback_socket(std::uint16_t port, bool listens) {
     return -1;
   }
   return fd;
-}
-
-std::uint16_t free_port() {
-  static std::set<std::uint16_t> given;
-  for (;;) {
-    int fd = loopback_socket(0, true);
-    sockaddr_in at{};
-    socklen_t size = sizeof(at);
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
-    ::close(fd);
-    if (given.insert(ntohs(at.sin_port)).second)
-      return ntohs(at.sin_port);
-  }
 }
 
 // -- what is logged -----------------------------------------------------------

@@ -2,6 +2,8 @@
 
 #include "pawl/test/net/cluster_fixture.hpp"
 
+#include <fmt/ranges.h>
+
 #include <random>
 
 namespace pawl::testing {

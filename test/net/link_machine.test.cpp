@@ -744,8 +744,7 @@ TEST(link_machine, an_abandon_of_an_unsent_request_takes_it_out) {
 
 // They would reach a scope that is opened anew, and mean the old one.
 TEST(link_machine, closing_a_scope_takes_its_unsent_requests_out) {
-  message ends[]{scope_closed_message{},
-                 hand_over_ack_message{scope_closed_ack}};
+  message ends[]{scope_closed_message{}, scope_closed_ack_message{}};
   for (const auto& x : ends) {
     desk d;
     auto e = d.a.epoch();

@@ -205,7 +205,9 @@ public:
           return blocked_wait{wait(), term(), mode(),
                               some([this] { return blocker(); })};
         });
-        x.standings = some([this] { return walk_standing{below(2) == 0, how(), age()}; });
+        x.standings = some([this] {
+          return walk_standing{below(2) == 0, how(), age()};
+        });
         return x;
       }
       case 16: {
@@ -216,6 +218,8 @@ public:
             return cycle_step{session(), term(), mode(), place()};
           })};
       }
+      case 17:
+        return scope_closed_ack_message{};
       default:
         return hand_over_ack_message{static_cast<std::uint32_t>(number())};
     }

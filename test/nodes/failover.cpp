@@ -10,6 +10,8 @@
 //   nodes_failover --member <program> [--seconds N] [--seed S]
 
 #include "pawl/test/nodes/history.hpp"
+#include "pawl/test/support/child.hpp"
+#include "pawl/test/support/free_port.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -32,19 +34,11 @@
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 using namespace std::chrono_literals;
+using pawl::testing::free_port;
 using pawl::testing::guarded_counters;
 using pawl::testing::guarded_terms;
-using pawl::testing::monotonic_ns;
 
 namespace {
 
@@ -64,122 +58,29 @@ void say(const std::string& x) {
   std::fflush(stdout);
 }
 
-std::uint16_t free_port() {
-  static std::set<std::uint16_t> given;
-  for (;;) {
-    int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(at);
-    (void) ::bind(fd, reinterpret_cast<sockaddr*>(&at), size);
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
-    ::close(fd);
-    if (given.insert(ntohs(at.sin_port)).second)
-      return ntohs(at.sin_port);
-  }
-}
-
 // -- a member -----------------------------------------------------------------
 
-/// A running member, spoken to by lines. Killed with this object.
-class member {
+/// A running member. What it does not answer is a fault, and says why.
+class member : public pawl::testing::child {
 public:
-  member(const std::string& name, std::vector<std::string> command)
-    : name_(name) {
-    int in[2];
-    int out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
-      throw std::runtime_error("no pipes");
-    std::vector<char*> argv;
-    for (auto& x : command)
-      argv.push_back(x.data());
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::dup2(in[0], STDIN_FILENO);
-      ::dup2(out[1], STDOUT_FILENO);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    to_ = in[1];
-    from_ = out[0];
-  }
-
-  member(const member&) = delete;
-
-  ~member() {
-    kill();
-    ::close(to_);
-    ::close(from_);
-  }
-
-  void kill() {
-    if (pid_ <= 0)
-      return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
-  void freeze() const {
-    ::kill(pid_, SIGSTOP);
-  }
-
-  void thaw() const {
-    ::kill(pid_, SIGCONT);
-  }
-
-  /// Ends it in good order; its exit status, -1 if it does not end.
-  int quit() {
-    ::close(std::exchange(to_, ::open("/dev/null", O_WRONLY | O_CLOEXEC)));
-    auto end = std::chrono::steady_clock::now() + bound;
-    int status = -1;
-    while (::waitpid(pid_, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > end)
-        return -1;
-      std::this_thread::sleep_for(2ms);
-    }
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
-  void tell(const std::string& x) const {
-    auto line = x + "\n";
-    (void) !::write(to_, line.data(), line.size());
+  member(std::string name, std::vector<std::string> command)
+    : child(std::move(command)), name_(std::move(name)) {
+    // nop
   }
 
   /// The next line; empty if there is none in time.
-  std::string hear(std::chrono::milliseconds limit = bound) {
-    auto end = std::chrono::steady_clock::now() + limit;
-    for (;;) {
-      if (auto i = read_.find('\n'); i != std::string::npos) {
-        auto line = read_.substr(0, i);
-        read_.erase(0, i + 1);
-        return line;
-      }
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
-      pollfd x{from_, POLLIN, 0};
-      if (left <= 0ms || ::poll(&x, 1, static_cast<int>(left.count())) <= 0)
-        return {};
-      char some[4096];
-      auto n = ::read(from_, some, sizeof(some));
-      if (n <= 0)
-        return {};
-      read_.append(some, static_cast<std::size_t>(n));
+  std::string hear() {
+    try {
+      return child::hear(bound);
+    } catch (const std::runtime_error& why) {
+      fault(fmt::format("node {} {}", name_, why.what()));
+      return {};
     }
   }
 
   std::string ask(const std::string& x) {
     tell(x);
-    auto result = hear();
-    if (result.empty())
-      fault(fmt::format("node {} does not answer '{}'", name_, x));
-    return result;
+    return hear();
   }
 
   /// Asks until the answer is as expected.
@@ -201,10 +102,6 @@ public:
 
 private:
   std::string name_;
-  pid_t pid_ = -1;
-  int to_ = -1;
-  int from_ = -1;
-  std::string read_;
 };
 
 // -- the histories ------------------------------------------------------------
@@ -429,7 +326,7 @@ public:
     if (x.ask("still") != "still yes")
       return trouble("does not hold what it has just got");
     say(fmt::format("node {} is frozen", sleeps));
-    x.freeze();
+    x.signal(SIGSTOP);
     // Somebody else gets it, which takes the time-out.
     if (!other.ask("hold " + term).starts_with("held "))
       return trouble("is not given up when it is frozen");
@@ -437,7 +334,7 @@ public:
     constexpr int questions = 100;
     for (int i = 0; i < questions; ++i)
       x.tell("still");
-    x.thaw();
+    x.signal(SIGCONT);
     for (int i = 0; i < questions; ++i)
       if (!knows_better(x, i))
         return false;
@@ -473,7 +370,7 @@ public:
       if (!members_[x]->comes_to("residue", "residue 0 1 0 0"))
         return false;
     for (const auto& x : names_)
-      if (auto status = members_[x]->quit(); status != 0)
+      if (auto status = members_[x]->quit(bound); status != 0)
         return trouble(fmt::format("node {} ends with {}", x, status));
     return true;
   }
@@ -502,6 +399,8 @@ private:
     auto says = x.hear();
     if (says == "still no")
       return true;
+    if (says.empty())
+      return false; // told already
     return trouble(fmt::format("a node wakes and answers '{}' to its question "
                                "number {}, while another one holds the lock",
                                says, time));

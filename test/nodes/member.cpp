@@ -22,9 +22,7 @@
 #include <caf/actor_system.hpp>
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <iostream>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <sstream>

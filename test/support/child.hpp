@@ -1,45 +1,23 @@
-// child: a process that a bench starts, speaks to by lines, and ends. Killed
-// with its object, and with the bench.
+// child: a process that a test or a bench starts, speaks to by lines, and ends.
+// Killed with its object, and with its starter.
 
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <set>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace bench {
-
-/// A port of loopback that nobody listens at now; another one each time.
-inline std::uint16_t free_port() {
-  static std::set<std::uint16_t> given;
-  for (;;) {
-    int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(at);
-    (void) ::bind(fd, reinterpret_cast<sockaddr*>(&at), size);
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
-    ::close(fd);
-    if (given.insert(ntohs(at.sin_port)).second)
-      return ntohs(at.sin_port);
-  }
-}
+namespace pawl::testing {
 
 class child {
 public:
@@ -53,6 +31,8 @@ public:
       argv.push_back(x.data());
     argv.push_back(nullptr);
     pid_ = ::fork();
+    if (pid_ < 0)
+      throw std::runtime_error("no process");
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::dup2(in[0], STDIN_FILENO);
@@ -84,21 +64,15 @@ public:
   }
 
   void signal(int number) const {
-    ::kill(pid_, number);
+    if (pid_ > 0) // not all processes
+      ::kill(pid_, number);
   }
 
-  /// Ends it in good order; its exit status, -1 if it does not end.
+  /// Ends it in good order; its exit status, -1 if it does not end, or badly.
   int quit(std::chrono::seconds limit) {
     ::close(std::exchange(to_, ::open("/dev/null", O_WRONLY | O_CLOEXEC)));
-    auto end = std::chrono::steady_clock::now() + limit;
-    int status = -1;
-    while (::waitpid(pid_, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > end)
-        return -1;
-      ::usleep(2'000);
-    }
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    auto status = wait_end(limit);
+    return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
   }
 
   void tell(const std::string& x) const {
@@ -107,7 +81,7 @@ public:
   }
 
   /// The next line.
-  /// @throws std::runtime_error there is none in time
+  /// @throws std::runtime_error there is none in time, or it has ended, and how
   std::string hear(std::chrono::milliseconds limit) {
     auto end = std::chrono::steady_clock::now() + limit;
     for (;;) {
@@ -121,20 +95,45 @@ public:
       pollfd x{from_, POLLIN, 0};
       if (left.count() <= 0
           || ::poll(&x, 1, static_cast<int>(left.count())) <= 0)
-        throw std::runtime_error("a process did not answer in time");
+        throw std::runtime_error("does not answer in time");
       char some[4096];
       auto n = ::read(from_, some, sizeof(some));
       if (n <= 0)
-        throw std::runtime_error("a process ended unasked");
+        throw std::runtime_error("has ended: " + how_it_ended());
       read_.append(some, static_cast<std::size_t>(n));
     }
   }
 
 private:
+  /// Its status, if it ends in time or has ended by itself before.
+  std::optional<int> wait_end(std::chrono::seconds limit) {
+    if (pid_ <= 0)
+      return ended_with_;
+    auto end = std::chrono::steady_clock::now() + limit;
+    int status = 0;
+    while (::waitpid(pid_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end)
+        return std::nullopt;
+      ::usleep(2'000);
+    }
+    pid_ = -1;
+    return ended_with_ = status;
+  }
+
+  std::string how_it_ended() {
+    auto status = wait_end(std::chrono::seconds{5});
+    if (!status)
+      return "it has closed its output only";
+    return WIFSIGNALED(*status)
+             ? "signal " + std::to_string(WTERMSIG(*status))
+             : "exit status " + std::to_string(WEXITSTATUS(*status));
+  }
+
   pid_t pid_ = -1;
   int to_ = -1;
   int from_ = -1;
+  std::optional<int> ended_with_;
   std::string read_;
 };
 
-} // namespace bench
+} // namespace pawl::testing
