@@ -246,16 +246,22 @@ failure pending::why() const {
   return result;
 }
 
-/// Two upgraders of a term on this node, judged where they met.
-void pending::crossed() noexcept {
+/// The report stands before anybody can know of the verdict.
+void pending::report() noexcept {
   try {
-    auto on = to_string(what());
-    const auto& node = scope().name_of(scope().self());
-    std::vector<cycle_edge> cycle{{client().id(), on, node, mode()},
-                                  {rival, on, node, mode()}};
+    std::vector<cycle_edge> cycle;
+    if (rival != session_id{}) {
+      // Two upgraders of a term on this node, judged where they met.
+      auto on = to_string(what());
+      const auto& node = scope().name_of(scope().self());
+      cycle = {{client().id(), on, node, mode()}, {rival, on, node, mode()}};
+    }
     {
       std::lock_guard guard{lock_};
-      cycle_ = cycle;
+      if (cycle.empty())
+        cycle = cycle_;
+      else
+        cycle_ = cycle;
     }
     scope().report({client().id(), std::move(cycle)});
   } catch (const std::bad_alloc&) {
@@ -270,8 +276,8 @@ void pending::settled() noexcept {
   if (cancel_.state())
     cancel_.state()->remove(*this);
   auto verdict = state();
-  if (verdict == outcome::deadlock && rival != session_id{})
-    crossed();
+  if (verdict == outcome::deadlock)
+    report();
   auto waited = std::chrono::steady_clock::now() - asked_;
   where.statistics.count_wait(
     what(), std::chrono::duration_cast<std::chrono::nanoseconds>(waited),

@@ -138,7 +138,7 @@ protected:
   [[nodiscard]] failure why() const;
 
 private:
-  void crossed() noexcept;
+  void report() noexcept;
   void settled() noexcept override;
 
   // -- cancel_entry -----------------------------------------------------------

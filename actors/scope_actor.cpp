@@ -463,11 +463,7 @@ bool scope_actor::sentence(const walk_verdict_message& x, scope_effects& out) {
     cycle.push_back({step.session, to_string(step.what),
                      scope_->name_of(step.node), step.mode});
   auto who = scope_->board.find(x.session, x.request);
-  if (!who || !who->condemn(x.why, cycle))
-    return false;
-  if (x.why == outcome::deadlock)
-    scope_->report({x.session, std::move(cycle)});
-  return true;
+  return who && who->condemn(x.why, std::move(cycle));
 }
 
 void scope_actor::walked(std::size_t visited) {
