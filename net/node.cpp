@@ -6,6 +6,9 @@
 #include "pawl/actors/steady_now.hpp"
 #include "pawl/net/cluster.hpp"
 #include "pawl/net/node_worker.hpp"
+#include "pawl/net/wire.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -120,6 +123,10 @@ public:
   }
 
   scope open(const std::string& name) {
+    if (name.size() > wire::max_scope_name)
+      throw node_error(fmt::format("the name of a scope has {} bytes, and may "
+                                   "have {}",
+                                   name.size(), wire::max_scope_name));
     scope_ptr fresh;
     {
       std::lock_guard guard{lock_};

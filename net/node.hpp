@@ -52,6 +52,8 @@ public:
   /// Opens a scope here, or returns the one that is open. It joins: it grants
   /// when every configured peer has handed over what it holds or is down, after
   /// node-timeout and one hand-over at most.
+  /// @throws node_error the node has been stopped, or the name is longer than
+  ///                    1,024 bytes
   [[nodiscard]] scope open(const std::string& name);
 
   /// Closes all scopes and says goodbye to the peers. Idempotent. Not from an

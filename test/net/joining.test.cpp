@@ -96,6 +96,24 @@ TEST_F(joining, node_delays_no_request_of_the_others) {
   EXPECT_EQ(failed, 0);
 }
 
+TEST_F(joining, node_refuses_to_open_a_scope_whose_name_no_peer_would_read) {
+  configure_and_start({"a", "b"});
+  std::string longest(1024, 'n');
+  try {
+    auto tags = (*this)["a"].here->open(longest + "n");
+    FAIL() << "it is open";
+  } catch (const node_error& why) {
+    EXPECT_EQ(std::string{why.what()},
+              "the name of a scope has 1025 bytes, and may have 1024");
+  }
+  auto here = (*this)["a"].here->open(longest);
+  auto there = (*this)["b"].here->open(longest);
+  EXPECT_TRUE(eventually([&] {
+    return here.ready_nodes().size() == 2 && there.ready_nodes().size() == 2;
+  }));
+  EXPECT_TRUE(here.attach().lock("t", exclusive).on(every_node).wait());
+}
+
 TEST_F(joining, node_that_opens_the_scope_later_is_asked_from_then_on) {
   configure({"a", "b", "c"});
   start("a");
