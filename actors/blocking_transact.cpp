@@ -11,49 +11,63 @@ namespace pawl {
 
 namespace {
 
-/// Waits for a time, a cancel, or (a blocking actor) the end.
-class delay final : public cancel_entry,
+/// Waits for a time, a cancel, the end of the scope, or (a blocking actor) its
+/// own end. What comes first counts.
+class delay final : public alarm,
+                    public cancel_entry,
                     public std::enable_shared_from_this<delay> {
 public:
-  explicit delay(pawl::party& owner) {
+  explicit delay(pawl::party& owner) : scope_(owner.scope()) {
     if (owner.what() != party::kind::blocking)
       return;
     self_ = static_cast<caf::blocking_actor*>(owner.self());
     where_ = compat::make_responder(self_);
   }
 
-  /// `granted`: the time has passed.
+  /// `granted`: the time has passed, or there is no more of it.
   outcome wait(const cancel_token& token, steady_time until) {
     if (token.state() && !token.state()->add(*this))
       return outcome::cancelled;
-    auto result
-      = self_ != nullptr ? wait_in_actor(until) : wait_in_thread(until);
+    scope_.set_alarm(shared_from_this(), until);
+    auto result = self_ != nullptr ? wait_in_actor() : wait_in_thread();
+    scope_.drop_alarm(*this);
     if (token.state())
       token.state()->remove(*this);
     return result;
   }
 
 private:
-  outcome wait_in_thread(steady_time until) {
+  outcome wait_in_thread() {
     std::unique_lock guard{lock_};
-    changed_.wait_until(guard, until, [this] { return cancelled_; });
-    return cancelled_ ? outcome::cancelled : outcome::granted;
+    changed_.wait(guard, [this] { return verdict_ != outcome::pending; });
+    return verdict_;
   }
 
-  outcome wait_in_actor(steady_time until) {
+  outcome wait_in_actor() {
     compat::deliverable_ptr nothing;
-    switch (compat::wait_response(self_, *where_, nothing, until)) {
-      case compat::wait_result::delivered:
-        return outcome::cancelled;
-      case compat::wait_result::exiting:
-        return outcome::session_ended;
-      case compat::wait_result::timed_out:
-        break;
-    }
-    return outcome::granted;
+    if (compat::wait_response(self_, *where_, nothing)
+        == compat::wait_result::exiting)
+      return outcome::session_ended;
+    return wait_in_thread(); // it is known by now
   }
 
-  // -- cancel_entry -----------------------------------------------------------
+  void ends(outcome how) noexcept {
+    {
+      std::lock_guard guard{lock_};
+      if (verdict_ != outcome::pending)
+        return;
+      verdict_ = how;
+      changed_.notify_all();
+    }
+    if (where_)
+      where_->deliver(nullptr);
+  }
+
+  // -- alarm, cancel_entry ----------------------------------------------------
+
+  void rings() noexcept override {
+    ends(outcome::granted);
+  }
 
   bool pin() noexcept override {
     pinned_ = weak_from_this().lock();
@@ -61,24 +75,19 @@ private:
   }
 
   void cancel_now() noexcept override {
-    {
-      std::lock_guard guard{lock_};
-      cancelled_ = true;
-      changed_.notify_all();
-    }
-    if (where_)
-      where_->deliver(nullptr);
+    ends(outcome::cancelled);
   }
 
   void unpin() noexcept override {
     auto last = std::move(pinned_);
   }
 
+  scope_state& scope_;
   caf::blocking_actor* self_ = nullptr;
   std::optional<compat::responder> where_;
   std::mutex lock_;
   std::condition_variable changed_;
-  bool cancelled_ = false;
+  outcome verdict_ = outcome::pending;
   std::shared_ptr<delay> pinned_; // of the one who cancels
 };
 

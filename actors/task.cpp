@@ -50,6 +50,12 @@ task_state::~task_state() {
     token_.state()->remove(*this);
 }
 
+void task_state::token(cancel_token x) {
+  if (phase_ != phase::created)
+    throw misuse("a task is given its cancel token before it is started");
+  token_ = std::move(x);
+}
+
 void task_state::start(std::unique_ptr<task_ending> ending) {
   if (party_->what() != party::kind::event_based
       || !compat::runs_here(party_->self()))

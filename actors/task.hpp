@@ -104,9 +104,8 @@ public:
 
   virtual ~task_state();
 
-  void token(cancel_token x) noexcept {
-    token_ = std::move(x);
-  }
+  /// @throws misuse if it has been started: then it is listed with the old one
+  void token(cancel_token x);
 
   /// Starts it, in the actor, once.
   /// @throws misuse outside the actor

@@ -123,7 +123,8 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
     for (auto& what : graph.take_waits()) {
       blocked_wait found;
       if (auto i = except.find(what.wait); i != except.end())
-        what.except = i->second;
+        what.except.insert(what.except.end(), i->second.begin(),
+                           i->second.end());
       if (what.wait.node != options_.self || too_much()
           || (!asked && graph.closes())
           || !port_.blockers_of(what, limit + 1, found))
@@ -277,8 +278,10 @@ void walks::ask(walk& w, scope_effects& out) {
     }
     question.walk = w.id;
     question.step = w.step;
+    // What is asked for has been counted here, and is counted there again.
     question.budget = static_cast<std::uint32_t>(
-      options_.limit - std::min(options_.limit, w.graph.visited()) + 1);
+      options_.limit - std::min(options_.limit, w.graph.visited()) + 1
+      + question.sessions.size() + question.waits.size());
     question.origin = w.first.what;
     w.answers.push_back({node, w.step, w.clock});
     out.push_back(effect::send{node, std::move(question)});

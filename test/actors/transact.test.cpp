@@ -1026,6 +1026,69 @@ TEST_F(transact_test, a_blocking_actor_told_to_exit_in_back_off_is_told_so) {
   EXPECT_EQ(how.get_future().get(), outcome::session_ended);
 }
 
+TEST_F(transact_test, the_end_of_its_scope_ends_a_blocking_back_off) {
+  auto body = [](blocking_transaction& tx) {
+    auto side = tx.lock("side", shared).wait();
+    auto x = tx.lock("t", shared).wait();
+    auto y = tx.lock("t", exclusive).wait();
+  };
+  for (auto in_actor : {false, true}) {
+    auto where = open_local_scope(*system_, in_actor ? "actor" : "thread");
+    ASSERT_TRUE(where.wait_ready(20s));
+    // Older than the body, and waiting for it.
+    auto older = where.attach();
+    auto reading = older.lock("t", shared).wait();
+    ASSERT_TRUE(reading);
+    std::promise<outcome> how;
+    auto told = [&](const auto& result) {
+      how.set_value(result ? outcome::granted : result.error().why);
+    };
+    std::thread thread;
+    caf::actor actor;
+    if (in_actor)
+      actor = system_->spawn([&](caf::blocking_actor* self) {
+        told(transact(where, self, body, slow()));
+      });
+    else
+      thread = std::thread{[&] { told(transact(where, body, slow())); }};
+    ASSERT_TRUE(eventually([&] { return where.waiters("t").size() == 1; }));
+    // Of two upgraders the younger is told, and gives back what it has.
+    auto writing = older.lock("t", exclusive).within(20s).wait();
+    EXPECT_TRUE(writing);
+    ASSERT_TRUE(eventually([&] { return where.holders("side").empty(); }));
+    where.close();
+    auto verdict = how.get_future();
+    ASSERT_EQ(verdict.wait_for(20s), std::future_status::ready);
+    EXPECT_EQ(verdict.get(), outcome::scope_closed);
+    if (thread.joinable())
+      thread.join();
+  }
+}
+
+TEST_F(transact_test, a_task_that_runs_is_given_no_other_token) {
+  std::promise<bool> refused;
+  auto blocker = tags_->attach();
+  auto held = blocker.lock("t", exclusive).wait();
+  ASSERT_TRUE(held);
+  cancel_source first;
+  tell(me_, [&](caf::event_based_actor* self) {
+    auto x = transact(*tags_, self, [](transaction tx) {
+               tx.lock("t", exclusive).then([](lock) {});
+             }).cancel_with(first.token());
+    auto copy = x;
+    std::move(x).then([] {}, [](const task_failure&) {});
+    try {
+      static_cast<void>(std::move(copy).cancel_with(cancel_source{}.token()));
+      refused.set_value(false);
+    } catch (const misuse&) {
+      refused.set_value(true);
+    }
+  });
+  EXPECT_TRUE(refused.get_future().get());
+  first.cancel();
+  EXPECT_TRUE(eventually([&] { return waiting_for("t") == 0; }));
+}
+
 TEST_F(transact_test, a_scoped_actor_transacts_and_is_cancelled_in_back_off) {
   share(older_);
   cancel_source stop;

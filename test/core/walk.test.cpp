@@ -412,6 +412,19 @@ TEST(walk, ends_its_request_when_it_visits_more_than_its_limit) {
   }
 }
 
+TEST(walk, counts_a_session_that_it_asks_another_node_about_once) {
+  constexpr std::uint64_t limit = 100;
+  for (std::uint64_t n : {limit / 2 - 2, limit / 2 + 2, limit - 5}) {
+    world w{2, limit};
+    std::vector<std::uint64_t> by;
+    for (std::uint64_t i = 0; i < n; ++i)
+      by.push_back(2 * i + 1); // all of the other node
+    w.start(w.waits(0, by, 0));
+    w.settle();
+    EXPECT_TRUE(w.verdicts.empty()) << n;
+  }
+}
+
 TEST(walk, runs_once_more_if_it_is_started_while_it_runs) {
   world w{2};
   w.waits(2, {1}, 1);

@@ -171,16 +171,15 @@ public:
         of_[key.first].push_back(x);
   }
 
-  void check(const guarded_counters& counters, int kills, int freezes) {
+  void check() {
     std::uint64_t all = 0;
     for (auto& [term, ops] : of_) {
       std::set<std::uint64_t> tokens;
-      std::uint64_t done = 0;
+      auto done = done_on(ops);
       for (const auto& x : ops) {
         if (!tokens.insert(x.token).second)
           fault(fmt::format("term {}: token {} was issued twice", term,
                             x.token));
-        done += x.held_at != 0 ? 1 : 0;
       }
       // Who wakes is alone at first, and is granted what others hold, but
       // knows that it cannot know.
@@ -210,14 +209,6 @@ public:
         else
           highest = &x;
       }
-      // Who is killed may have counted and not said so; who is frozen between
-      // its look and its write may have undone others'.
-      auto counted = counters.of[term].load();
-      if (freezes == 0
-          && (counted < done
-              || counted > done + static_cast<std::uint64_t>(kills)))
-        fault(fmt::format("term {}: {} were counted, {} have done so", term,
-                          counted, done));
       all += done;
     }
     say(fmt::format("{} operations on {} terms, {} of them lost their lock on "
@@ -227,7 +218,31 @@ public:
       fault("nothing was done at all");
   }
 
+  /// Who is killed may have counted and not said so. Holds only as long as
+  /// nobody was frozen: between its look and its write it may undo others'.
+  void check(const guarded_counters& counters, int kills) {
+    std::uint64_t all = 0;
+    for (const auto& [term, ops] : of_) {
+      auto counted = counters.of[term].load();
+      auto done = done_on(ops);
+      if (counted < done || counted > done + static_cast<std::uint64_t>(kills))
+        fault(fmt::format("term {}: {} were counted, {} have done so", term,
+                          counted, done));
+      all += done;
+    }
+    say(fmt::format("{} operations have counted right through {} kills", all,
+                    kills));
+    if (all == 0)
+      fault("nothing was counted");
+  }
+
 private:
+  static std::uint64_t done_on(const std::vector<operation>& ops) {
+    return static_cast<std::uint64_t>(
+      std::count_if(ops.begin(), ops.end(),
+                    [](const auto& x) { return x.held_at != 0; }));
+  }
+
   /// How long a grant may take to its client: one that was made while its node
   /// was alone may be heard of when it is not any more.
   static constexpr std::int64_t hand_over_takes = 500'000'000;
@@ -356,9 +371,8 @@ public:
   }
 
   bool end() {
-    for (const auto& x : names_)
-      if (members_[x]->ask("idle") != "idle")
-        return trouble("does not become idle");
+    if (!idle())
+      return false;
     for (const auto& x : names_)
       for (int i = 0; i < guarded_terms; ++i)
         if (!members_[x]
@@ -375,12 +389,22 @@ public:
     return true;
   }
 
+  /// Compares the counters with what the clients say they did, while nobody
+  /// works and before anybody has been frozen.
+  bool counted_right() {
+    if (!idle())
+      return false;
+    checker x;
+    read(x);
+    auto* counted = guarded_counters::map(counters());
+    x.check(*counted, kills_);
+    return work();
+  }
+
   void check() {
     checker x;
-    for (const auto& name : names_)
-      x.read(name, history(name));
-    auto* counted = guarded_counters::map(counters());
-    x.check(*counted, kills_, freezes_);
+    read(x);
+    x.check();
     say(fmt::format("{} kills, {} freezes", kills_, freezes_));
   }
 
@@ -389,6 +413,18 @@ public:
   }
 
 private:
+  bool idle() {
+    for (const auto& x : names_)
+      if (members_[x]->ask("idle") != "idle")
+        return trouble("does not become idle");
+    return true;
+  }
+
+  void read(checker& x) const {
+    for (const auto& name : names_)
+      x.read(name, history(name));
+  }
+
   bool trouble(const std::string& x) {
     fault(x);
     return false;
@@ -478,7 +514,7 @@ int main(int argc, char** argv) {
     auto end = std::chrono::steady_clock::now() + std::chrono::seconds{seconds};
     auto good = x.begin();
     // Each kind once, whatever the seed and the machine.
-    good = good && x.kill_one() && x.freeze_one();
+    good = good && x.kill_one() && x.counted_right() && x.freeze_one();
     while (good && std::chrono::steady_clock::now() < end)
       good = x.some_fault();
     good = good && x.end();
