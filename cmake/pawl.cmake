@@ -4,10 +4,10 @@
 #       The library of a room: target pawl_<room>, alias pawl::<room>.
 #   pawl_target(<target>)
 #       Our language level and warnings, for any target of ours.
-#   pawl_use_caf(<target>)
-#       The precompiled CAF header, for a target that links pawl::actors.
-#   pawl_precompile_caf()
-#       Builds that header. Called once, by the top directory.
+#   pawl_precompile(<name> LINK <target>... HEADERS <header>...)
+#       Builds a precompiled header. pawl_pch is the one of CAF.
+#   pawl_use_precompiled(<target> <name>)
+#       Has a target use one.
 
 # -- flags of the whole build -------------------------------------------------
 
@@ -76,28 +76,28 @@ function(pawl_library room)
   target_link_libraries(${target} ${scope} ${arg_LINK})
 endfunction()
 
-# -- the precompiled CAF header -----------------------------------------------
+# -- precompiled headers ------------------------------------------------------
 
-function(pawl_precompile_caf)
+function(pawl_precompile name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;HEADERS")
   if(NOT PAWL_PCH)
     return()
   endif()
-  set(stub "${PROJECT_BINARY_DIR}/pawl_pch.cpp")
+  set(stub "${PROJECT_BINARY_DIR}/${name}.cpp")
   file(CONFIGURE OUTPUT "${stub}" CONTENT "// Carries the header alone.\n")
-  add_library(pawl_pch OBJECT "${stub}")
-  pawl_target(pawl_pch)
-  target_link_libraries(pawl_pch PRIVATE CAF::core CAF::io fmt::fmt
-                                         PkgConfig::libxxhash Threads::Threads)
+  add_library(${name} OBJECT "${stub}")
+  pawl_target(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} Threads::Threads)
   target_precompile_headers(
-    pawl_pch PRIVATE
+    ${name} PRIVATE
     <algorithm> <atomic> <chrono> <cstdint> <deque> <functional> <map> <memory>
     <mutex> <optional> <set> <string> <string_view> <thread> <unordered_map>
-    <utility> <variant> <vector> <fmt/format.h> <caf/all.hpp>)
+    <utility> <variant> <vector> <fmt/format.h> ${arg_HEADERS})
 endfunction()
 
-function(pawl_use_caf target)
+function(pawl_use_precompiled target name)
   get_target_property(type ${target} TYPE)
   if(PAWL_PCH AND NOT type STREQUAL "INTERFACE_LIBRARY")
-    target_precompile_headers(${target} REUSE_FROM pawl_pch)
+    target_precompile_headers(${target} REUSE_FROM ${name})
   endif()
 endfunction()

@@ -199,7 +199,7 @@ TEST(term, other_kinds_read_as_hex_and_long_ones_are_cut) {
   const std::byte odd[] = {std::byte{0x09}, std::byte{0xab}};
   EXPECT_EQ(to_string(term::from_canonical(odd)), "0x09ab");
   auto text = to_string(term{std::string(500, 'x')});
-  EXPECT_EQ(text, std::string(80, 'x') + "...");
+  EXPECT_EQ(text, std::string(80, 'x').append("..."));
 }
 
 } // namespace

@@ -343,7 +343,7 @@ struct pair : world {
   node& b;
 };
 
-request_message request(std::uint64_t serial, attempt_number attempt = 0) {
+request_message request_of(std::uint64_t serial, attempt_number attempt = 0) {
   request_message x;
   x.id = {node_slot{0}, serial};
   x.attempt = attempt;
@@ -627,7 +627,7 @@ TEST(link_machine, garbage_on_a_link_is_refused_with_a_sentence_and_no_more) {
 TEST(link_machine, a_node_that_sends_first_after_a_sleep_tells_the_gap_too) {
   desk d;
   d.now += 1900ms;
-  d.a.send(d.a.epoch(), "s", request(1));
+  d.a.send(d.a.epoch(), "s", request_of(1));
   d.a.flush(d.now, d.seen_a);
   EXPECT_EQ(all_of<link_machine::clock_gap>(d.seen_a).size(), 1u);
   d.a.tick(d.now, d.seen_a);
@@ -714,9 +714,9 @@ TEST(link_machine, last_heard_is_when_we_spoke_not_when_we_heard) {
 TEST(link_machine, requests_go_last_and_all_else_keeps_its_order) {
   desk d;
   auto e = d.a.epoch();
-  d.a.send(e, "s", request(1));
+  d.a.send(e, "s", request_of(1));
   d.a.send(e, "s", granted_message{{node_slot{1}, 7}, 0, {}});
-  d.a.send(e, "s", request(2));
+  d.a.send(e, "s", request_of(2));
   d.a.send(e, "s", release_message{{node_slot{0}, 3}, {}});
   d.a.send(e, "s", hand_over_message{});
   d.carry();
@@ -728,16 +728,16 @@ TEST(link_machine, requests_go_last_and_all_else_keeps_its_order) {
 TEST(link_machine, an_abandon_of_an_unsent_request_takes_it_out) {
   desk d;
   auto e = d.a.epoch();
-  d.a.send(e, "s", request(1));
-  d.a.send(e, "s", request(2, 1));
-  d.a.send(e, "t", request(2, 1));
-  d.a.send(e, "s", abandon_message{request(2).id, 0});
-  d.a.send(e, "s", abandon_message{request(2).id, 1});
-  d.a.send(e, "s", abandon_message{request(9).id, 0});
+  d.a.send(e, "s", request_of(1));
+  d.a.send(e, "s", request_of(2, 1));
+  d.a.send(e, "t", request_of(2, 1));
+  d.a.send(e, "s", abandon_message{request_of(2).id, 0});
+  d.a.send(e, "s", abandon_message{request_of(2).id, 1});
+  d.a.send(e, "s", abandon_message{request_of(9).id, 0});
   EXPECT_EQ(d.a.queued(), 4u);
   d.carry();
   EXPECT_EQ(names_of(delivered(d.seen_b)), "abandon abandon request request ");
-  d.a.send(e, "s", abandon_message{request(1).id, 0});
+  d.a.send(e, "s", abandon_message{request_of(1).id, 0});
   d.carry();
   EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "abandon ");
 }
@@ -748,17 +748,17 @@ TEST(link_machine, closing_a_scope_takes_its_unsent_requests_out) {
   for (const auto& x : ends) {
     desk d;
     auto e = d.a.epoch();
-    d.a.send(e, "s", request(1));
-    d.a.send(e, "t", request(2));
-    d.a.send(e, "s", request(3));
-    d.a.send(e, "s", abandon_message{request(3).id, 0}); // indexes them
+    d.a.send(e, "s", request_of(1));
+    d.a.send(e, "t", request_of(2));
+    d.a.send(e, "s", request_of(3));
+    d.a.send(e, "s", abandon_message{request_of(3).id, 0}); // indexes them
     d.a.send(e, "s", x);
-    d.a.send(e, "s", request(4));
+    d.a.send(e, "s", request_of(4));
     EXPECT_EQ(d.a.queued(), 3u);
     d.carry();
     EXPECT_EQ(names_of(delivered(d.seen_b)),
               std::string{name_of(x)} + " request request ");
-    d.a.send(e, "s", abandon_message{request(1).id, 0});
+    d.a.send(e, "s", abandon_message{request_of(1).id, 0});
     d.carry();
     EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "abandon ")
       << "what was taken out is not there to be taken out again";
@@ -767,7 +767,7 @@ TEST(link_machine, closing_a_scope_takes_its_unsent_requests_out) {
 
 TEST(link_machine, an_acknowledged_hand_over_leaves_requests_alone) {
   desk d;
-  d.a.send(d.a.epoch(), "s", request(1));
+  d.a.send(d.a.epoch(), "s", request_of(1));
   d.a.send(d.a.epoch(), "s", hand_over_ack_message{0});
   d.carry();
   EXPECT_EQ(names_of(delivered(d.seen_b)), "hand_over_ack request ");
@@ -797,7 +797,7 @@ TEST(link_machine, a_batch_holds_at_most_4096_messages_and_256_kilobytes) {
     d.a.send(d.a.epoch(), "s", other(i));
   d.carry();
   EXPECT_EQ(all_of<link_machine::deliver>(d.seen_b).size(), 3u);
-  request_message large = request(1);
+  request_message large = request_of(1);
   large.terms.push_back({term{std::string(60'000, 'x')}, exclusive});
   large.carried.push_back(0);
   for (int i = 0; i < 10; ++i)
@@ -808,7 +808,7 @@ TEST(link_machine, a_batch_holds_at_most_4096_messages_and_256_kilobytes) {
 
 TEST(link_machine, a_request_that_no_frame_can_hold_is_refused_on_the_spot) {
   desk d;
-  request_message large = request(1);
+  request_message large = request_of(1);
   term longest{std::string(term::max_size - 1, 'x')};
   large.terms.assign(1000, {longest, shared});
   large.carried.assign(1000, 0);
@@ -973,13 +973,13 @@ struct talker {
         if (dice < 5) {
           m.send(from.up, "s", other(++sent_others));
         } else if (dice < 8 || sent_requests == 0) {
-          m.send(from.up, "s", request(++sent_requests));
+          m.send(from.up, "s", request_of(++sent_requests));
         } else {
           auto which
             = sent_requests
               - w.random() % std::min<std::uint64_t>(sent_requests, 30);
           if (abandoned.insert(which).second)
-            m.send(from.up, "s", abandon_message{request(which).id, 0});
+            m.send(from.up, "s", abandon_message{request_of(which).id, 0});
         }
       }
     });
