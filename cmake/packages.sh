@@ -18,7 +18,7 @@ pawl_packages=(
   libcaf-dev libfmt-dev libxxhash-dev
   libgtest-dev libbenchmark-dev
   libcli11-dev libmodbus-dev nlohmann-json3-dev librocksdb-dev
-  spin
+  spin iproute2
 )
 
 install_packages() {

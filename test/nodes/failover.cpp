@@ -1,15 +1,17 @@
 // Three real processes, whose clients raise counters under locks on every node,
 // while one after another is killed, frozen for longer than the time-out, and
-// started again under its name. Then the histories are checked:
+// started again under its name; with networks of their own, links are cut, too,
+// one way or both. Then the histories are checked:
 //
 //   - of a term no two hold at once and know it, and their tokens grow strictly;
 //   - whoever was frozen for too long knows that it holds nothing any more;
 //   - every lock is free within the bound, every node answers, nothing is left;
 //   - each counter is what was counted.
 //
-//   nodes_failover --member <program> [--seconds N] [--seed S]
+//   nodes_failover --member <program> [--seconds N] [--seed S] [--networks]
 
 #include "pawl/test/nodes/history.hpp"
+#include "pawl/test/nodes/private_network.hpp"
 #include "pawl/test/support/child.hpp"
 #include "pawl/test/support/free_port.hpp"
 
@@ -25,6 +27,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <sstream>
@@ -34,16 +37,17 @@
 #include <utility>
 #include <vector>
 
-
 using namespace std::chrono_literals;
 using pawl::testing::free_port;
 using pawl::testing::guarded_counters;
 using pawl::testing::guarded_terms;
+using pawl::testing::private_network;
 
 namespace {
 
 constexpr std::chrono::milliseconds node_timeout{1000};
 constexpr auto bound = 30s;
+const std::vector<std::string> names{"a", "b", "c"};
 
 int faults = 0;
 
@@ -129,6 +133,13 @@ struct operation {
 
 class checker {
 public:
+  /// A node had no link to any other: both sides were right to hold what they
+  /// held, and tokens alone tell who was later.
+  void was_alone(const std::string& node, std::int64_t from,
+                 std::int64_t until) {
+    alone_[node].emplace_back(from, until);
+  }
+
   void read(const std::string& node, const std::string& path) {
     std::ifstream file{path};
     std::map<std::pair<int, std::uint64_t>, operation> open;
@@ -183,8 +194,9 @@ public:
       }
       // Who wakes is alone at first, and is granted what others hold, but
       // knows that it cannot know.
-      std::erase_if(ops, [](const operation& x) {
-        return x.held_at == 0 && (x.ended || !x.known);
+      std::erase_if(ops, [this](const operation& x) {
+        return (x.held_at == 0 && (x.ended || !x.known))
+               || within(alone_, x.node, x.begin, x.until());
       });
       std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
         return a.from() < b.from();
@@ -199,7 +211,7 @@ public:
                             who->token, who->until()));
         if (who == nullptr || x.until() > who->until())
           who = &x;
-        if (!x.known || was_unsure(x))
+        if (!x.known || within(unsure_, x.node, x.begin, x.begin))
           continue; // granted on nodes that the others had left
         if (highest != nullptr && x.token < highest->token)
           fault(fmt::format("term {}: node {} was granted token {} at {}, after "
@@ -247,17 +259,22 @@ private:
   /// was alone may be heard of when it is not any more.
   static constexpr std::int64_t hand_over_takes = 500'000'000;
 
-  [[nodiscard]] bool was_unsure(const operation& x) const {
-    auto i = unsure_.find(x.node);
-    return i != unsure_.end()
+  /// By node, from when until when.
+  using spans = std::map<std::string,
+                         std::vector<std::pair<std::int64_t, std::int64_t>>>;
+
+  [[nodiscard]] static bool within(const spans& some, const std::string& node,
+                                   std::int64_t from, std::int64_t until) {
+    auto i = some.find(node);
+    return i != some.end()
            && std::any_of(i->second.begin(), i->second.end(),
                           [&](const auto& y) {
-                            return x.begin >= y.first && x.begin <= y.second;
+                            return until >= y.first && from <= y.second;
                           });
   }
 
-  std::map<std::string, std::vector<std::pair<std::int64_t, std::int64_t>>>
-    unsure_;
+  spans unsure_;
+  spans alone_;
   std::map<int, std::vector<operation>> of_;
   std::uint64_t lost_ = 0;
 };
@@ -266,23 +283,31 @@ private:
 
 class run {
 public:
-  run(std::string program, std::string where, unsigned seed)
+  /// Without a network the nodes are on loopback, and no link is cut.
+  run(std::string program, std::string where, unsigned seed,
+      private_network* network)
     : program_(std::move(program)), where_(std::move(where)), random_(seed),
-      seed_(seed) {
-    for (const auto& x : names_) {
-      addresses_[x] = fmt::format("127.0.0.1:{}", free_port());
+      seed_(seed), network_(network) {
+    for (const auto& x : names) {
+      addresses_[x] = network_ == nullptr
+                        ? fmt::format("127.0.0.1:{}", free_port())
+                        : network_->address(x) + ":7700";
       peers_ += (peers_.empty() ? "" : ",") + x + "=" + addresses_[x];
     }
   }
 
   void start(const std::string& name) {
     auto life = ++lives_;
-    members_[name] = std::make_unique<member>(
-      name, std::vector<std::string>{
-              program_, "--name", name, "--listen", addresses_[name], "--peers",
-              peers_, "--history", history(name), "--counters", counters(),
-              "--node-timeout", std::to_string(node_timeout.count()), "--seed",
-              std::to_string(seed_ * 1000 + life)});
+    std::vector<std::string> command;
+    if (network_ != nullptr)
+      command = network_->inside(name);
+    for (const auto& x : std::initializer_list<std::string>{
+           program_, "--name", name, "--listen", addresses_[name], "--peers",
+           peers_, "--history", history(name), "--counters", counters(),
+           "--node-timeout", std::to_string(node_timeout.count()), "--seed",
+           std::to_string(seed_ * 1000 + life)})
+      command.push_back(x);
+    members_[name] = std::make_unique<member>(name, std::move(command));
   }
 
   bool becomes_ready(const std::string& name) {
@@ -294,22 +319,22 @@ public:
   }
 
   bool all_see_all() {
-    return std::all_of(names_.begin(), names_.end(), [this](const auto& x) {
+    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
       return members_[x]->comes_to("view", "view a b c");
     });
   }
 
   bool begin() {
-    for (const auto& x : names_)
+    for (const auto& x : names)
       start(x);
-    for (const auto& x : names_)
+    for (const auto& x : names)
       if (!becomes_ready(x))
         return false;
     return all_see_all() && work();
   }
 
   bool work() {
-    return std::all_of(names_.begin(), names_.end(), [this](const auto& x) {
+    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
       return members_[x]->ask("work") == "working";
     });
   }
@@ -370,20 +395,76 @@ public:
     return all_see_all() && goes_on(x) && goes_on(other);
   }
 
+  /// Two of them do not hear each other, or one does not hear the other. Both
+  /// hear the third, which lets nobody in where somebody is.
+  bool cut_one_link() {
+    auto a = any();
+    auto b = another(a);
+    auto c = third(a, b);
+    auto one_way = random_() % 2 == 0;
+    ++cuts_;
+    say(fmt::format("what node {} sends to node {} is lost{}", a, b,
+                    one_way ? "" : ", and the other way round"));
+    network_->cut_way(a, b);
+    if (!one_way)
+      network_->cut_way(b, a);
+    auto good = members_[a]->comes_to("view", view({a, c}))
+                && members_[b]->comes_to("view", view({b, c})) && all_go_on();
+    network_->mend_way(a, b);
+    if (!one_way)
+      network_->mend_way(b, a);
+    return good && all_see_all() && all_go_on();
+  }
+
+  /// One of them hears nobody, or is heard by nobody, or both.
+  bool isolate_one() {
+    auto x = any();
+    auto ways = random_() % 3;
+    auto out = ways != 1;
+    auto in = ways != 2;
+    ++isolations_;
+    say(fmt::format("node {} {}{}{}", x, in ? "hears nobody" : "",
+                    in && out ? " and " : "", out ? "is heard by nobody" : ""));
+    auto from = pawl::testing::monotonic_ns();
+    for (const auto& y : names)
+      if (y != x) {
+        if (out)
+          network_->cut_way(x, y);
+        if (in)
+          network_->cut_way(y, x);
+      }
+    auto good = members_[x]->comes_to("view", view({x}));
+    std::vector<std::string> others;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(others),
+                 [&](const auto& y) { return y != x; });
+    for (const auto& y : others)
+      good = good && members_[y]->comes_to("view", view(others));
+    good = good && all_go_on();
+    for (const auto& y : others) {
+      if (out)
+        network_->mend_way(x, y);
+      if (in)
+        network_->mend_way(y, x);
+    }
+    good = good && all_see_all() && all_go_on();
+    alone_.push_back({x, from, pawl::testing::monotonic_ns()});
+    return good;
+  }
+
   bool end() {
     if (!idle())
       return false;
-    for (const auto& x : names_)
+    for (const auto& x : names)
       for (int i = 0; i < guarded_terms; ++i)
         if (!members_[x]
                ->ask(fmt::format("lock {}", i))
                .starts_with("locked "))
           return trouble("a lock is not free in the end");
-    for (const auto& x : names_)
+    for (const auto& x : names)
       // Its own session for the locks that it keeps.
       if (!members_[x]->comes_to("residue", "residue 0 1 0 0"))
         return false;
-    for (const auto& x : names_)
+    for (const auto& x : names)
       if (auto status = members_[x]->quit(bound); status != 0)
         return trouble(fmt::format("node {} ends with {}", x, status));
     return true;
@@ -404,24 +485,43 @@ public:
   void check() {
     checker x;
     read(x);
+    for (const auto& y : alone_)
+      x.was_alone(y.node, y.from, y.until);
     x.check();
-    say(fmt::format("{} kills, {} freezes", kills_, freezes_));
+    say(fmt::format("{} kills, {} freezes, {} cut links, {} isolations", kills_,
+                    freezes_, cuts_, isolations_));
+  }
+
+  /// Each kind once, whatever the seed and the machine.
+  bool each_fault() {
+    return kill_one() && counted_right()
+           && (network_ == nullptr || (cut_one_link() && counted_right()))
+           && freeze_one() && (network_ == nullptr || isolate_one());
   }
 
   bool some_fault() {
-    return random_() % 2 == 0 ? kill_one() : freeze_one();
+    switch (random_() % (network_ == nullptr ? 2 : 4)) {
+      case 0:
+        return kill_one();
+      case 1:
+        return freeze_one();
+      case 2:
+        return cut_one_link();
+      default:
+        return isolate_one();
+    }
   }
 
 private:
   bool idle() {
-    for (const auto& x : names_)
+    for (const auto& x : names)
       if (members_[x]->ask("idle") != "idle")
         return trouble("does not become idle");
     return true;
   }
 
   void read(checker& x) const {
-    for (const auto& name : names_)
+    for (const auto& name : names)
       x.read(name, history(name));
   }
 
@@ -457,8 +557,28 @@ private:
     return trouble("nobody gets a lock any more");
   }
 
+  bool all_go_on() {
+    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
+      return goes_on(*members_[x]);
+    });
+  }
+
+  static std::string view(std::vector<std::string> nodes) {
+    std::sort(nodes.begin(), nodes.end());
+    std::string result = "view";
+    for (const auto& x : nodes)
+      result += " " + x;
+    return result;
+  }
+
+  std::string third(const std::string& a, const std::string& b) const {
+    return *std::find_if(names.begin(), names.end(), [&](const auto& x) {
+      return x != a && x != b;
+    });
+  }
+
   std::string any() {
-    return names_[random_() % names_.size()];
+    return names[random_() % names.size()];
   }
 
   std::string another(const std::string& than) {
@@ -476,7 +596,6 @@ private:
     return where_ + "/counters";
   }
 
-  const std::vector<std::string> names_{"a", "b", "c"};
   std::string program_;
   std::string where_;
   std::mt19937 random_;
@@ -485,9 +604,21 @@ private:
   std::string peers_;
   std::map<std::string, std::unique_ptr<member>> members_;
   int lives_ = 0;
+  private_network* network_;
   int kills_ = 0;
   int freezes_ = 0;
+  int cuts_ = 0;
+  int isolations_ = 0;
+
+  struct alone {
+    std::string node;
+    std::int64_t from;
+    std::int64_t until;
+  };
+  std::vector<alone> alone_;
 };
+
+constexpr int skipped = 77;
 
 } // namespace
 
@@ -496,9 +627,12 @@ int main(int argc, char** argv) {
   std::string program;
   int seconds = 25;
   unsigned seed = std::random_device{}();
+  bool networks = false;
   app.add_option("--member", program, "the program of a node")->required();
   app.add_option("--seconds", seconds);
   app.add_option("--seed", seed);
+  app.add_flag("--networks", networks,
+               "each node has a network of its own, whose links are cut");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGPIPE, SIG_IGN);
   std::string where = std::filesystem::temp_directory_path()
@@ -507,14 +641,24 @@ int main(int argc, char** argv) {
     fmt::print("no directory for the histories\n");
     return 1;
   }
-  say(fmt::format("{} --member {} --seconds {} --seed {}", argv[0], program,
-                  seconds, seed));
+  say(fmt::format("{} --member {} --seconds {} --seed {}{}", argv[0], program,
+                  seconds, seed, networks ? " --networks" : ""));
+  std::optional<private_network> network;
+  try {
+    if (networks)
+      network.emplace(names);
+  } catch (const std::runtime_error& why) {
+    say(fmt::format("skipped: network namespaces take root and iproute2, and a "
+                    "container may not permit them: {}",
+                    why.what()));
+    std::filesystem::remove_all(where);
+    return skipped;
+  }
   {
-    run x{program, where, seed};
+    run x{program, where, seed, network ? &*network : nullptr};
     auto end = std::chrono::steady_clock::now() + std::chrono::seconds{seconds};
     auto good = x.begin();
-    // Each kind once, whatever the seed and the machine.
-    good = good && x.kill_one() && x.counted_right() && x.freeze_one();
+    good = good && x.each_fault();
     while (good && std::chrono::steady_clock::now() < end)
       good = x.some_fault();
     good = good && x.end();

@@ -63,6 +63,10 @@ public:
     pid_ = -1;
   }
 
+  [[nodiscard]] pid_t pid() const noexcept {
+    return pid_;
+  }
+
   void signal(int number) const {
     if (pid_ > 0) // not all processes
       ::kill(pid_, number);
