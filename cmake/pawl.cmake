@@ -23,7 +23,7 @@ if(PAWL_SANITIZE)
     set(pawl_sanitize_flags -fsanitize=${PAWL_SANITIZE})
   endif()
   list(APPEND pawl_sanitize_flags -fno-omit-frame-pointer)
-  add_compile_options(${pawl_sanitize_flags} -g)
+  add_compile_options(${pawl_sanitize_flags})
   add_link_options(${pawl_sanitize_flags})
 endif()
 

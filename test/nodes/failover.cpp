@@ -10,10 +10,8 @@
 //
 //   nodes_failover --member <program> [--seconds N] [--seed S] [--networks]
 
+#include "pawl/test/nodes/driver.hpp"
 #include "pawl/test/nodes/history.hpp"
-#include "pawl/test/nodes/private_network.hpp"
-#include "pawl/test/support/child.hpp"
-#include "pawl/test/support/free_port.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -38,75 +36,9 @@
 #include <vector>
 
 using namespace std::chrono_literals;
-using pawl::testing::free_port;
-using pawl::testing::guarded_counters;
-using pawl::testing::guarded_terms;
-using pawl::testing::private_network;
+using namespace pawl::testing;
 
 namespace {
-
-constexpr std::chrono::milliseconds node_timeout{1000};
-constexpr auto bound = 30s;
-const std::vector<std::string> names{"a", "b", "c"};
-
-int faults = 0;
-
-void fault(const std::string& x) {
-  ++faults;
-  fmt::print("FAULT: {}\n", x);
-  std::fflush(stdout);
-}
-
-void say(const std::string& x) {
-  fmt::print("{}\n", x);
-  std::fflush(stdout);
-}
-
-// -- a member -----------------------------------------------------------------
-
-/// A running member. What it does not answer is a fault, and says why.
-class member : public pawl::testing::child {
-public:
-  member(std::string name, std::vector<std::string> command)
-    : child(std::move(command)), name_(std::move(name)) {
-    // nop
-  }
-
-  /// The next line; empty if there is none in time.
-  std::string hear() {
-    try {
-      return child::hear(bound);
-    } catch (const std::runtime_error& why) {
-      fault(fmt::format("node {} {}", name_, why.what()));
-      return {};
-    }
-  }
-
-  std::string ask(const std::string& x) {
-    tell(x);
-    return hear();
-  }
-
-  /// Asks until the answer is as expected.
-  bool comes_to(const std::string& question, const std::string& answer) {
-    auto end = std::chrono::steady_clock::now() + bound;
-    std::string last;
-    while (std::chrono::steady_clock::now() < end) {
-      last = ask(question);
-      if (last == answer)
-        return true;
-      if (last.empty())
-        return false;
-      std::this_thread::sleep_for(5ms);
-    }
-    fault(fmt::format("node {} answers '{}' to '{}', not '{}'", name_, last,
-                      question, answer));
-    return false;
-  }
-
-private:
-  std::string name_;
-};
 
 // -- the histories ------------------------------------------------------------
 
@@ -281,75 +213,34 @@ private:
 
 // -- the run ------------------------------------------------------------------
 
-class run {
+class run : public three_nodes {
 public:
-  /// Without a network the nodes are on loopback, and no link is cut.
-  run(std::string program, std::string where, unsigned seed,
-      private_network* network)
-    : program_(std::move(program)), where_(std::move(where)), random_(seed),
-      seed_(seed), network_(network) {
-    for (const auto& x : names) {
-      addresses_[x] = network_ == nullptr
-                        ? fmt::format("127.0.0.1:{}", free_port())
-                        : network_->address(x) + ":7700";
-      peers_ += (peers_.empty() ? "" : ",") + x + "=" + addresses_[x];
-    }
-  }
-
-  void start(const std::string& name) {
-    auto life = ++lives_;
-    std::vector<std::string> command;
-    if (network_ != nullptr)
-      command = network_->inside(name);
-    for (const auto& x : std::initializer_list<std::string>{
-           program_, "--name", name, "--listen", addresses_[name], "--peers",
-           peers_, "--history", history(name), "--counters", counters(),
-           "--node-timeout", std::to_string(node_timeout.count()), "--seed",
-           std::to_string(seed_ * 1000 + life)})
-      command.push_back(x);
-    members_[name] = std::make_unique<member>(name, std::move(command));
-  }
-
-  bool becomes_ready(const std::string& name) {
-    auto x = members_[name]->hear();
-    if (x == "ready")
-      return true;
-    fault(fmt::format("node {} does not become ready: {}", name, x));
-    return false;
-  }
-
-  bool all_see_all() {
-    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
-      return members_[x]->comes_to("view", "view a b c");
-    });
+  run(std::string program, unsigned seed, private_network* network)
+    : three_nodes(std::move(program), seed, network), random_(seed) {
+    // nop
   }
 
   bool begin() {
-    for (const auto& x : names)
-      start(x);
-    for (const auto& x : names)
-      if (!becomes_ready(x))
-        return false;
-    return all_see_all() && work();
+    return start_all() && work();
   }
 
   bool work() {
-    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
-      return members_[x]->ask("work") == "working";
+    return all_of([this](const auto& x) {
+      return (*this)[x].ask("work") == "working";
     });
   }
 
   /// One of them dies and comes back. The others go on.
   bool kill_one() {
     auto dies = any();
-    auto& other = *members_[another(dies)];
+    auto& other = (*this)[another(dies)];
     ++kills_;
     say(fmt::format("node {} is killed", dies));
-    members_[dies]->kill();
+    (*this)[dies].kill();
     if (!goes_on(other))
       return false;
     start(dies);
-    if (!becomes_ready(dies) || members_[dies]->ask("work") != "working")
+    if (!becomes_ready(dies) || (*this)[dies].ask("work") != "working")
       return false;
     return all_see_all();
   }
@@ -357,8 +248,8 @@ public:
   /// One of them sleeps through the time-out, with a lock in its hands.
   bool freeze_one() {
     auto sleeps = any();
-    auto& x = *members_[sleeps];
-    auto& other = *members_[another(sleeps)];
+    auto& x = (*this)[sleeps];
+    auto& other = (*this)[another(sleeps)];
     ++freezes_;
     auto term = fmt::format("kept-{}", freezes_);
     if (!x.ask("hold " + term).starts_with("held "))
@@ -408,8 +299,8 @@ public:
     network_->cut_way(a, b);
     if (!one_way)
       network_->cut_way(b, a);
-    auto good = members_[a]->comes_to("view", view({a, c}))
-                && members_[b]->comes_to("view", view({b, c})) && all_go_on();
+    auto good = (*this)[a].comes_to("view", view({a, c}))
+                && (*this)[b].comes_to("view", view({b, c})) && all_go_on();
     network_->mend_way(a, b);
     if (!one_way)
       network_->mend_way(b, a);
@@ -425,7 +316,7 @@ public:
     ++isolations_;
     say(fmt::format("node {} {}{}{}", x, in ? "hears nobody" : "",
                     in && out ? " and " : "", out ? "is heard by nobody" : ""));
-    auto from = pawl::testing::monotonic_ns();
+    auto from = monotonic_ns();
     for (const auto& y : names)
       if (y != x) {
         if (out)
@@ -433,12 +324,12 @@ public:
         if (in)
           network_->cut_way(y, x);
       }
-    auto good = members_[x]->comes_to("view", view({x}));
+    auto good = (*this)[x].comes_to("view", view({x}));
     std::vector<std::string> others;
     std::copy_if(names.begin(), names.end(), std::back_inserter(others),
                  [&](const auto& y) { return y != x; });
     for (const auto& y : others)
-      good = good && members_[y]->comes_to("view", view(others));
+      good = good && (*this)[y].comes_to("view", view(others));
     good = good && all_go_on();
     for (const auto& y : others) {
       if (out)
@@ -447,7 +338,7 @@ public:
         network_->mend_way(y, x);
     }
     good = good && all_see_all() && all_go_on();
-    alone_.push_back({x, from, pawl::testing::monotonic_ns()});
+    alone_.push_back({x, from, monotonic_ns()});
     return good;
   }
 
@@ -456,18 +347,15 @@ public:
       return false;
     for (const auto& x : names)
       for (int i = 0; i < guarded_terms; ++i)
-        if (!members_[x]
-               ->ask(fmt::format("lock {}", i))
+        if (!(*this)[x]
+               .ask(fmt::format("lock {}", i))
                .starts_with("locked "))
           return trouble("a lock is not free in the end");
     for (const auto& x : names)
       // Its own session for the locks that it keeps.
-      if (!members_[x]->comes_to("residue", "residue 0 1 0 0"))
+      if (!(*this)[x].comes_to("residue", "residue 0 1 0 0"))
         return false;
-    for (const auto& x : names)
-      if (auto status = members_[x]->quit(bound); status != 0)
-        return trouble(fmt::format("node {} ends with {}", x, status));
-    return true;
+    return quit_all();
   }
 
   /// Compares the counters with what the clients say they did, while nobody
@@ -515,7 +403,7 @@ public:
 private:
   bool idle() {
     for (const auto& x : names)
-      if (members_[x]->ask("idle") != "idle")
+      if ((*this)[x].ask("idle") != "idle")
         return trouble("does not become idle");
     return true;
   }
@@ -523,11 +411,6 @@ private:
   void read(checker& x) const {
     for (const auto& name : names)
       x.read(name, history(name));
-  }
-
-  bool trouble(const std::string& x) {
-    fault(x);
-    return false;
   }
 
   /// Whether a node that woke answers that it holds nothing any more.
@@ -558,8 +441,8 @@ private:
   }
 
   bool all_go_on() {
-    return std::all_of(names.begin(), names.end(), [this](const auto& x) {
-      return goes_on(*members_[x]);
+    return all_of([this](const auto& x) {
+      return goes_on((*this)[x]);
     });
   }
 
@@ -588,23 +471,7 @@ private:
     return result;
   }
 
-  std::string history(const std::string& name) const {
-    return where_ + "/" + name + ".history";
-  }
-
-  std::string counters() const {
-    return where_ + "/counters";
-  }
-
-  std::string program_;
-  std::string where_;
   std::mt19937 random_;
-  unsigned seed_;
-  std::map<std::string, std::string> addresses_;
-  std::string peers_;
-  std::map<std::string, std::unique_ptr<member>> members_;
-  int lives_ = 0;
-  private_network* network_;
   int kills_ = 0;
   int freezes_ = 0;
   int cuts_ = 0;
@@ -635,27 +502,20 @@ int main(int argc, char** argv) {
                "each node has a network of its own, whose links are cut");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGPIPE, SIG_IGN);
-  std::string where = std::filesystem::temp_directory_path()
-                      / "pawl-failover-XXXXXX";
-  if (::mkdtemp(where.data()) == nullptr) {
-    fmt::print("no directory for the histories\n");
-    return 1;
-  }
   say(fmt::format("{} --member {} --seconds {} --seed {}{}", argv[0], program,
                   seconds, seed, networks ? " --networks" : ""));
   std::optional<private_network> network;
   try {
     if (networks)
-      network.emplace(names);
+      network.emplace(three_nodes::names);
   } catch (const std::runtime_error& why) {
     say(fmt::format("skipped: network namespaces take root and iproute2, and a "
                     "container may not permit them: {}",
                     why.what()));
-    std::filesystem::remove_all(where);
     return skipped;
   }
   {
-    run x{program, where, seed, network ? &*network : nullptr};
+    run x{program, seed, network ? &*network : nullptr};
     auto end = std::chrono::steady_clock::now() + std::chrono::seconds{seconds};
     auto good = x.begin();
     good = good && x.each_fault();
@@ -664,10 +524,6 @@ int main(int argc, char** argv) {
     good = good && x.end();
     x.check();
   }
-  if (faults == 0)
-    std::filesystem::remove_all(where);
-  else
-    say("the histories are in " + where);
   say(faults == 0 ? "no fault" : fmt::format("{} faults", faults));
   return faults == 0 ? 0 : 1;
 }

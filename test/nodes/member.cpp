@@ -7,6 +7,9 @@
 //   still          what still_held() says about that                  -> still yes|no
 //   drop           releases it                                        -> dropped <word>
 //   lock <term>    takes and releases one                             -> locked <token>
+//   take <term>    takes a lock on every node beside others           -> held <token>
+//   give           releases those that were taken                     -> given
+//   told           how many deadlocks this node has told              -> told <n>
 //   view           the nodes that every_node asks                     -> view a b c
 //   count          operations so far                                  -> count <n>
 //   residue        what is left in the scope                          -> residue <n> ...
@@ -215,6 +218,7 @@ int main(int argc, char** argv) {
     workers crew{tags, log, *resource, seed};
     auto own = tags.attach();
     std::optional<lock> kept;
+    std::vector<lock> taken;
     for (std::string line; std::getline(std::cin, line);) {
       std::istringstream words{line};
       std::string what;
@@ -240,6 +244,16 @@ int main(int argc, char** argv) {
         auto s = tags.attach();
         if (auto held = take(s, arg))
           answer(fmt::format("locked {}", held->token()));
+      } else if (what == "take") {
+        if (auto held = take(own, arg)) {
+          answer(fmt::format("held {}", held->token()));
+          taken.push_back(std::move(*held));
+        }
+      } else if (what == "give") {
+        taken.clear();
+        answer("given");
+      } else if (what == "told") {
+        answer(fmt::format("told {}", tags.deadlocks().size()));
       } else if (what == "view") {
         std::string all = "view";
         for (const auto& x : tags.ready_nodes())
