@@ -91,7 +91,8 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
   ensure(which < held->spec().terms.size(), "a client names a term it asked");
   // It is the session's hold that becomes shared, so its other handles do, and
   // only then a pending request, which may have been granted somewhere because
-  // of it, starts anew.
+  // of it, starts anew. A shared handle says so, too: an exclusive one that is
+  // gone by now may have left the hold exclusive, which only its nodes know.
   auto session = held->spec().session;
   auto what = held->spec().terms[which].what;
   std::vector<multi_node_request*> pending;
@@ -99,12 +100,12 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
     if (x.spec().session != session)
       return;
     auto i = x.find_term(what);
-    if (!i || x.spec().terms[*i].mode != lock_mode::exclusive)
+    if (!i)
       return;
-    if (x.pending())
-      pending.push_back(&x);
-    else
+    if (!x.pending())
       x.downgrade(*i, out);
+    else if (x.spec().terms[*i].mode == lock_mode::exclusive)
+      pending.push_back(&x);
   });
   for (auto* x : pending)
     x->give_back_and_ask_again(out);

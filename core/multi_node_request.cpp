@@ -285,7 +285,7 @@ void multi_node_request::release(std::span<const std::uint16_t> which,
 void multi_node_request::downgrade(std::uint16_t which, scope_effects& out) {
   ensure(which < spec_.terms.size(), "a client names a term of its request");
   auto& mode = spec_.terms[which].mode;
-  if (phase_ != phase::granted || mode != lock_mode::exclusive)
+  if (phase_ != phase::granted || mode == lock_mode::none)
     return;
   mode = lock_mode::shared;
   for (const auto& x : parts_)

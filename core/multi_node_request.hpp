@@ -175,6 +175,8 @@ public:
   /// Gives up these terms (all if empty), on all nodes.
   void release(std::span<const std::uint16_t> which, scope_effects& out);
 
+  /// A term that is held. Its nodes are told whatever mode it is in: they may
+  /// have kept it exclusive for another handle of the session.
   void downgrade(std::uint16_t which, scope_effects& out);
 
   /// `every_node`: `node` enters the hold's nodes and learns of the hold, in

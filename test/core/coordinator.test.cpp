@@ -248,6 +248,25 @@ TEST_F(Coordinator, ADowngradeComesBeforeWhatItMakesStartAnew) {
   EXPECT_EQ(said(), "0:downgrade 0:abandon 0:request");
 }
 
+TEST_F(Coordinator, ADowngradeByASharedHandleEndsWhatAnExclusiveOneHasLeft) {
+  home.tick(time_point{100}, out);
+  auto first = spec(node_choice::every_node);
+  home.open(first, out);
+  grant_all();
+  auto second = spec(node_choice::every_node);
+  second.terms[0].mode = shared;
+  home.open(second, out);
+  grant_all();
+  home.release(first.id, {}, out);
+  said();
+  home.downgrade(second.id, 0, out);
+  EXPECT_EQ(said(), "0:downgrade");
+  home.release(second.id, {}, out);
+  said();
+  home.downgrade(second.id, 0, out);
+  EXPECT_EQ(said(), "");
+}
+
 // -- whole scopes -------------------------------------------------------------
 
 namespace {
