@@ -12,9 +12,9 @@
 #pragma once
 
 #include "pawl/actors/caf_compat.hpp"
-#include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/core/coordinator.hpp"
+#include "pawl/core/effect_executor.hpp"
 #include "pawl/core/walk.hpp"
 #include "pawl/core/worker.hpp"
 

@@ -164,8 +164,8 @@ public:
   void node_gone(node_slot which, loss why, scope_effects& out);
 
   /// A node says that a hold there was outranked. While pending, the request
-  /// gives way and asks anew.
-  void lost(node_slot from, const lost_message& what, scope_effects& out);
+  /// gives way and asks anew. True if it is not held there any more.
+  bool lost(node_slot from, const lost_message& what, scope_effects& out);
 
   // -- events once it is granted ----------------------------------------------
 
