@@ -253,6 +253,8 @@ bool walks::explore_here(walk& w) {
       auto own_ends = port_.own_ends();
       if (port_.blockers_of(what, options_.limit + 1, found))
         w.graph.add(found, {w.clock, w.clock, own_ends});
+      else
+        w.graph.remove(what.wait);
       if (!closed && w.graph.closes())
         return true;
     } else {
@@ -283,7 +285,9 @@ void walks::ask(walk& w, scope_effects& out) {
     question.budget = static_cast<std::uint32_t>(
       options_.limit - std::min(options_.limit, w.graph.visited()) + 1);
     question.origin = w.first.what;
-    w.answers.push_back({node, w.step, w.clock});
+    w.answers.push_back({node, w.step, w.clock, {}});
+    for (const auto& x : question.waits)
+      w.answers.back().waits.push_back(x.wait);
     out.push_back(effect::send{node, std::move(question)});
   }
   ++w.clock;
@@ -301,9 +305,9 @@ void walks::receive_one(node_slot from, const walk_answer_message& x,
         return y.by == from && y.step == x.step;
       });
   if (owed != w.answers.end()) {
-    auto asked = owed->asked;
+    auto asked = std::move(*owed);
     w.answers.erase(owed);
-    learn(w, from, asked, x);
+    learn(w, asked, x);
   } else {
     auto claims = std::find_if(
       w.confirmations.begin(), w.confirmations.end(),
@@ -334,8 +338,9 @@ void walks::receive_one(node_slot from, const walk_answer_message& x,
 }
 
 /// Takes in what a peer may know: of its sessions and of waits on it.
-void walks::learn(walk& w, node_slot from, std::uint64_t asked,
+void walks::learn(walk& w, const walk::owed& asked,
                   const walk_answer_message& x) {
+  auto from = asked.by;
   ++w.clock;
   w.cut_short |= x.cut_short;
   for (const auto& y : x.sessions)
@@ -350,8 +355,15 @@ void walks::learn(walk& w, node_slot from, std::uint64_t asked,
         by.said = standing::none;
     std::erase_if(found.by,
                   [this](const blocker& by) { return !known(by.session.home); });
-    w.graph.add(found, {w.clock, asked, x.own_ends});
+    w.graph.add(found, {w.clock, asked.asked, x.own_ends});
   }
+  // What the node has no answer for waits there no more, whatever its home has
+  // said before: who was named as behind it is behind somebody else.
+  if (!x.cut_short)
+    for (const auto& wait : asked.waits)
+      if (std::none_of(x.waits.begin(), x.waits.end(),
+                       [&](const auto& y) { return y.wait == wait; }))
+        w.graph.remove(wait);
 }
 
 // -- a candidate --------------------------------------------------------------

@@ -164,12 +164,13 @@ private:
     std::uint32_t step = 0;
     /// Counts what is learnt: to tell what was seen before what.
     std::uint64_t clock = 0;
-    /// Who owes the answer to an exploring question, with its step and the
-    /// clock at which it was asked.
+    /// Who owes the answer to an exploring question, with its step, the clock
+    /// at which it was asked, and the waits that it asked for.
     struct owed {
       node_slot by;
       std::uint32_t step;
       std::uint64_t asked;
+      std::vector<wait_name> waits;
     };
     std::vector<owed> answers;
     /// The candidate: empty if there is none.
@@ -216,8 +217,7 @@ private:
   void pass_verdict(walk& w, scope_effects& out);
   void give_up(walk& w, scope_effects& out);
   void end(const session_id& origin, scope_effects& out);
-  void learn(walk& w, node_slot from, std::uint64_t asked,
-             const walk_answer_message& x);
+  void learn(walk& w, const walk::owed& asked, const walk_answer_message& x);
   void sentence(const walk_verdict_message& x, scope_effects& out);
   void send_verdict(walk_verdict_message x, scope_effects& out);
   [[nodiscard]] bool too_large(const walk& w) const noexcept;

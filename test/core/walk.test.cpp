@@ -45,6 +45,17 @@ public:
     return name;
   }
 
+  /// `who` waits, shared, behind exclusive requests that wait on the same node.
+  wait_name waits_behind(std::uint64_t who, std::vector<wait_name> ahead) {
+    auto name = waits(who, {who}, static_cast<int>(to_index(ahead[0].node)));
+    auto& x = waits_.at(name);
+    x.mode = lock_mode::shared;
+    x.by.clear();
+    for (const auto& y : ahead)
+      x.by.push_back({y.session, y.request, y.attempt, blocker::kind::queued});
+    return name;
+  }
+
   void start(const wait_name& what, bool all = false) {
     scope_effects out;
     nodes_[to_index(what.node)]->machine.start(what, all, out);
@@ -160,6 +171,17 @@ private:
       if (i == all.waits_.end())
         return false;
       out = i->second;
+      if (out.mode == lock_mode::exclusive)
+        return true;
+      // Only the nearest of those that are ahead is named.
+      std::erase_if(out.by, [&](const blocker& x) {
+        attempt_name ahead{x.request, x.attempt};
+        return all.waits_.count({x.session, x.request, x.attempt, self}) == 0
+               || std::find(what.except.begin(), what.except.end(), ahead)
+                    != what.except.end();
+      });
+      if (out.by.size() > 1)
+        out.by.resize(1);
       return true;
     }
     bool reachable(node_slot peer) override {
@@ -419,6 +441,21 @@ TEST(walk, begins_anew_if_a_node_has_ended_something_else_by_itself) {
     ++w.own_ends[2];
     w.settle();
     EXPECT_EQ(victims(w).size(), 1u) << when;
+  }
+}
+
+TEST(walk, looks_past_somebody_in_a_queue_who_leaves_while_it_looks) {
+  // 3 is ahead of 2, and 2 of 1; 3 waits for 1. 2 leaves at any time.
+  for (int when = 0; when < 12; ++when) {
+    world w{4};
+    auto third = w.waits(3, {1}, 0);
+    auto second = w.waits(2, {3}, 0);
+    w.start(w.waits_behind(1, {second, third}));
+    for (int i = 0; i < when; ++i)
+      w.step();
+    w.end(second);
+    w.settle();
+    EXPECT_EQ(victims(w), numbers{3}) << when;
   }
 }
 
