@@ -388,6 +388,10 @@ bool scope_actor::reachable(node_slot peer) {
   return links_[to_index(peer)].epoch != 0;
 }
 
+std::uint64_t scope_actor::own_ends() {
+  return scope_->locks.own_ends();
+}
+
 bool scope_actor::waits_here(const wait_name& what) {
   return with_waiter(what, [&](const waiter& w) {
     std::vector<blocker> nobody;

@@ -12,9 +12,9 @@
 #pragma once
 
 #include "pawl/actors/caf_compat.hpp"
-#include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/core/coordinator.hpp"
+#include "pawl/core/effect_executor.hpp"
 #include "pawl/core/walk.hpp"
 #include "pawl/core/worker.hpp"
 
@@ -88,6 +88,7 @@ private:
   bool blockers_of(const wait_question& what, std::size_t limit,
                    blocked_wait& out) override;
   bool reachable(node_slot peer) override;
+  std::uint64_t own_ends() override;
   bool waits_here(const wait_name& what) override;
   walk_standing standing_of(const walk_claim& x) override;
   bool sentence(const walk_verdict_message& x, scope_effects& out) override;

@@ -89,25 +89,19 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
   if (held == nullptr)
     return;
   ensure(which < held->spec().terms.size(), "a client names a term it asked");
-  // It is the session's hold that becomes shared, so its other handles do, and
-  // only then a pending request, which may have been granted somewhere because
-  // of it, starts anew.
+  // It is the session's hold that becomes shared, so its other handles do. A
+  // shared handle says so, too: an exclusive one that is gone by now may have
+  // left the hold exclusive, which only its nodes know.
   auto session = held->spec().session;
   auto what = held->spec().terms[which].what;
-  std::vector<multi_node_request*> pending;
-  for_each([&](multi_node_request& x) {
-    if (x.spec().session != session)
-      return;
-    auto i = x.find_term(what);
-    if (!i || x.spec().terms[*i].mode != lock_mode::exclusive)
-      return;
-    if (x.pending())
-      pending.push_back(&x);
-    else
+  for (auto serial : of_session_.at(session.serial)) {
+    auto& x = requests_.at(serial);
+    if (auto i = x.find_term(what); i && !x.pending())
       x.downgrade(*i, out);
-  });
-  for (auto* x : pending)
-    x->give_back_and_ask_again(out);
+  }
+  scope_effects all;
+  ask_anew_for(*held, what, all);
+  give_back_first(all, out);
 }
 
 void coordinator::give_back_and_ask_again(const request_id& id,
@@ -127,12 +121,7 @@ void coordinator::give_back_and_ask_again(const request_id& id,
            }))
       y.give_back_and_ask_again(all);
   }
-  // All is given back before any of it is asked for.
-  std::stable_partition(all.begin(), all.end(), [](const scope_effect& e) {
-    const auto* s = std::get_if<effect::send>(&e);
-    return s == nullptr || !std::holds_alternative<request_message>(s->what);
-  });
-  std::move(all.begin(), all.end(), std::back_inserter(out));
+  give_back_first(all, out);
 }
 
 void coordinator::waits_elsewhere(const request_id& id, scope_effects& out) {
@@ -213,10 +202,14 @@ void coordinator::receive_one(node_slot from, const raised_message& x,
 
 void coordinator::receive_one(node_slot from, const lost_message& x,
                               scope_effects& out) {
-  if (auto* request = pick(x.id))
-    request->lost(from, x, out);
-  else if (x.id.home == options_.self)
+  if (auto* request = pick(x.id)) {
+    scope_effects all;
+    if (request->lost(from, x, all))
+      ask_anew_for(*request, request->spec().terms[x.which].what, all);
+    give_back_first(all, out);
+  } else if (x.id.home == options_.self) {
     out.push_back(effect::send{from, release_message{x.id, {}}});
+  }
   forget_if_ended(x.id);
 }
 
@@ -346,6 +339,30 @@ void coordinator::start(multi_node_request& x, scope_effects& out) {
   for (const auto& term : spec.terms)
     carried.push_back(table_.known_token(term.what));
   x.start(std::move(nodes), std::move(carried), out);
+}
+
+/// The session's hold on a term, which came of `x`, is not what it was. What
+/// else it wants exclusively there may have been granted because of that hold,
+/// with its token.
+void coordinator::ask_anew_for(const multi_node_request& x, const term& what,
+                               scope_effects& out) {
+  for (auto serial : of_session_.at(x.spec().session.serial)) {
+    auto& y = requests_.at(serial);
+    if (auto i = y.find_term(what);
+        i && y.pending() && &y != &x
+        && y.spec().terms[*i].mode == lock_mode::exclusive)
+      y.give_back_and_ask_again(out);
+  }
+}
+
+/// Of requests of one session: all is given back before any of it is asked for
+/// again.
+void coordinator::give_back_first(scope_effects& all, scope_effects& out) {
+  std::stable_partition(all.begin(), all.end(), [](const scope_effect& e) {
+    const auto* s = std::get_if<effect::send>(&e);
+    return s == nullptr || !std::holds_alternative<request_message>(s->what);
+  });
+  std::move(all.begin(), all.end(), std::back_inserter(out));
 }
 
 /// If it is granted, other requests of its session may have parts that were

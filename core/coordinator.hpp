@@ -170,6 +170,9 @@ private:
   void start_what_can(scope_effects& out);
   void start(multi_node_request& x, scope_effects& out);
   void tell_siblings(const multi_node_request& x);
+  void ask_anew_for(const multi_node_request& x, const term& what,
+                    scope_effects& out);
+  static void give_back_first(scope_effects& all, scope_effects& out);
   [[nodiscard]] bool must_wait(const request_spec& x) const;
   template <class F>
   void for_each(F f);

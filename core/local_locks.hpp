@@ -31,6 +31,8 @@
 #include "pawl/core/wait_queue.hpp"
 #include "pawl/core/waiter.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 namespace pawl {
@@ -145,6 +147,20 @@ public:
   /// call. O(what it has).
   bool close(session_ledger& who, outcome why);
 
+  // -- what ends without its home ---------------------------------------------
+
+  /// What came from another node is about to end here, and not because its home
+  /// said so: the link is gone, or a request is refused. Its home goes on to
+  /// believe in it for a while; who asks for a proof must not (walk.hpp).
+  void note_own_end() noexcept {
+    own_ends_.fetch_add(1);
+  }
+
+  /// How often. Two equal answers mean that nothing ended so in between.
+  [[nodiscard]] std::uint64_t own_ends() const noexcept {
+    return own_ends_.load();
+  }
+
   // -- access -----------------------------------------------------------------
 
   [[nodiscard]] lock_table& table() noexcept {
@@ -175,6 +191,7 @@ private:
 
   lock_table table_;
   lock_port& port_;
+  std::atomic<std::uint64_t> own_ends_{0};
 };
 
 } // namespace pawl

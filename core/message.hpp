@@ -252,6 +252,9 @@ struct walk_answer_message {
   std::uint32_t step = 0;
   /// The budget was used up, and there is more.
   bool cut_short = false;
+  /// How much had ended on the node, when it was asked, that no home had ended:
+  /// see local_locks::own_ends. Equal numbers mean: nothing in between.
+  std::uint64_t own_ends = 0;
   std::vector<session_waits> sessions;
   std::vector<blocked_wait> waits;
   /// One for each claim, in order.

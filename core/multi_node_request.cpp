@@ -229,25 +229,26 @@ void multi_node_request::node_gone(node_slot which, loss why,
       which, out);
 }
 
-void multi_node_request::lost(node_slot from, const lost_message& what,
+bool multi_node_request::lost(node_slot from, const lost_message& what,
                               scope_effects& out) {
   auto* x = find(from);
   if (x == nullptr || what.which >= spec_.terms.size()
       || (x->state != part_state::held && x->state != part_state::raising))
-    return;
+    return false;
   if (pending()) {
     give_back_and_ask_again(out);
-    return;
+    return true;
   }
   if (spec_.terms[what.which].mode == lock_mode::none)
-    return; // released before it was lost
+    return false; // released before it was lost
   if (what.if_partial) {
     out.push_back(effect::send{from, raise_message{id(), attempt_, x->tokens}});
-    return;
+    return false;
   }
   std::uint16_t which[]{what.which};
   out.push_back(effect::hold_lost{id(), {what.which}, loss::outranked, from});
   release(which, out);
+  return true;
 }
 
 // -- events once it is granted ------------------------------------------------
@@ -285,7 +286,7 @@ void multi_node_request::release(std::span<const std::uint16_t> which,
 void multi_node_request::downgrade(std::uint16_t which, scope_effects& out) {
   ensure(which < spec_.terms.size(), "a client names a term of its request");
   auto& mode = spec_.terms[which].mode;
-  if (phase_ != phase::granted || mode != lock_mode::exclusive)
+  if (phase_ != phase::granted || mode == lock_mode::none)
     return;
   mode = lock_mode::shared;
   for (const auto& x : parts_)

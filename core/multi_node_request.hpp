@@ -164,8 +164,8 @@ public:
   void node_gone(node_slot which, loss why, scope_effects& out);
 
   /// A node says that a hold there was outranked. While pending, the request
-  /// gives way and asks anew.
-  void lost(node_slot from, const lost_message& what, scope_effects& out);
+  /// gives way and asks anew. True if it is not held there any more.
+  bool lost(node_slot from, const lost_message& what, scope_effects& out);
 
   // -- events once it is granted ----------------------------------------------
 
@@ -175,6 +175,8 @@ public:
   /// Gives up these terms (all if empty), on all nodes.
   void release(std::span<const std::uint16_t> which, scope_effects& out);
 
+  /// A term that is held. Its nodes are told whatever mode it is in: they may
+  /// have kept it exclusive for another handle of the session.
   void downgrade(std::uint16_t which, scope_effects& out);
 
   /// `every_node`: `node` enters the hold's nodes and learns of the hold, in

@@ -128,10 +128,12 @@ struct blocked_wait {
 
 class wait_for_graph {
 public:
-  /// When an edge was seen: by which answer, and when that had been asked for.
+  /// When an edge was seen: by which answer, when that had been asked for, and
+  /// what its node counted as its own ends by then.
   struct moment {
     std::uint64_t seen = 0;
     std::uint64_t asked = 0;
+    std::uint64_t own_ends = 0;
   };
 
   struct edge {

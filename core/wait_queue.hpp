@@ -43,7 +43,9 @@ public:
   void take_out(waiter& w) noexcept;
 
   /// The session of an upgrade holds nothing here any more: the upgrade goes
-  /// behind those that are still upgrades, ahead of all others.
+  /// behind those that are still upgrades, ahead of all others. Nobody begins
+  /// to wait for somebody by that: those that are still upgrades hold the term,
+  /// so it waited for their sessions before.
   void demote(waiter& w) noexcept;
 
   /// The same for all upgrades of a session; they keep their order.

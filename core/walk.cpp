@@ -92,6 +92,7 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
   walk_answer_message answer;
   answer.walk = x.walk;
   answer.step = x.step;
+  answer.own_ends = port_.own_ends(); // before anything is looked up
   auto limit = std::min<std::size_t>(x.budget, options_.limit);
   wait_for_graph graph{x.origin.session};
   for (const auto& who : x.sessions)
@@ -204,7 +205,8 @@ bool walks::go_on(walk& w, scope_effects& out) {
         continue; // part of it is over, and gone from the graph
       if (!w.confirmations.empty())
         return true;
-      pass_verdict(w, out);
+      if (!conclude(w, out))
+        return false;
       continue;
     }
     if (too_large(w)) {
@@ -249,8 +251,11 @@ bool walks::explore_here(walk& w) {
       w.near_waits.pop_back();
       blocked_wait found;
       ++w.clock;
+      auto own_ends = port_.own_ends();
       if (port_.blockers_of(what, options_.limit + 1, found))
-        w.graph.add(found, {w.clock, w.clock});
+        w.graph.add(found, {w.clock, w.clock, own_ends});
+      else
+        w.graph.remove(what.wait);
       if (!closed && w.graph.closes())
         return true;
     } else {
@@ -283,7 +288,9 @@ void walks::ask(walk& w, scope_effects& out) {
       options_.limit - std::min(options_.limit, w.graph.visited()) + 1
       + question.sessions.size() + question.waits.size());
     question.origin = w.first.what;
-    w.answers.push_back({node, w.step, w.clock});
+    w.answers.push_back({node, w.step, w.clock, {}});
+    for (const auto& x : question.waits)
+      w.answers.back().waits.push_back(x.wait);
     out.push_back(effect::send{node, std::move(question)});
   }
   ++w.clock;
@@ -301,15 +308,20 @@ void walks::receive_one(node_slot from, const walk_answer_message& x,
         return y.by == from && y.step == x.step;
       });
   if (owed != w.answers.end()) {
-    auto asked = owed->asked;
+    auto asked = std::move(*owed);
     w.answers.erase(owed);
-    learn(w, from, asked, x);
+    learn(w, asked, x);
   } else {
     auto claims = std::find_if(
       w.confirmations.begin(), w.confirmations.end(),
       [&](const auto& y) { return y.by == from && y.step == x.step; });
     if (claims == w.confirmations.end())
       return; // of a candidate that was dropped meanwhile, or nonsense
+    if (!vouched_for(w, from, x.own_ends)) {
+      begin_anew(w);
+      end(origin, out);
+      return;
+    }
     auto places = std::move(claims->places);
     w.confirmations.erase(claims);
     auto good = true;
@@ -317,18 +329,21 @@ void walks::receive_one(node_slot from, const walk_answer_message& x,
       good &= accept(w, places[i],
                      i < x.standings.size() ? x.standings[i]
                                             : walk_standing{});
-    if (!good)
+    if (!good) {
       drop_candidate(w);
-    else if (w.confirmations.empty())
-      pass_verdict(w, out);
+    } else if (w.confirmations.empty() && !conclude(w, out)) {
+      end(origin, out);
+      return;
+    }
   }
   if (!go_on(w, out))
     end(origin, out);
 }
 
 /// Takes in what a peer may know: of its sessions and of waits on it.
-void walks::learn(walk& w, node_slot from, std::uint64_t asked,
+void walks::learn(walk& w, const walk::owed& asked,
                   const walk_answer_message& x) {
+  auto from = asked.by;
   ++w.clock;
   w.cut_short |= x.cut_short;
   for (const auto& y : x.sessions)
@@ -343,8 +358,15 @@ void walks::learn(walk& w, node_slot from, std::uint64_t asked,
         by.said = standing::none;
     std::erase_if(found.by,
                   [this](const blocker& by) { return !known(by.session.home); });
-    w.graph.add(found, {w.clock, asked});
+    w.graph.add(found, {w.clock, asked.asked, x.own_ends});
   }
+  // What the node has no answer for waits there no more, whatever its home has
+  // said before: who was named as behind it is behind somebody else.
+  if (!x.cut_short)
+    for (const auto& wait : asked.waits)
+      if (std::none_of(x.waits.begin(), x.waits.end(),
+                       [&](const auto& y) { return y.wait == wait; }))
+        w.graph.remove(wait);
 }
 
 // -- a candidate --------------------------------------------------------------
@@ -361,10 +383,11 @@ bool walks::confirm(walk& w, scope_effects& out) {
   const auto& all = w.candidate;
   w.standings.assign(all.size(), {});
   std::map<node_slot, walk::to_confirm> asked;
+  const auto& last = all.back();
   auto good = true;
+  auto said_already = false; // by the origin's home, with the last edge
   for (std::size_t i = 0; i < all.size() && good; ++i) {
     auto home = all[i].wait.session.home;
-    const auto& last = all.back();
     auto seen_before = [&](const wait_for_graph::edge& x) {
       return x.when.seen <= last.when.asked || x.when.seen == last.when.seen;
     };
@@ -372,21 +395,40 @@ bool walks::confirm(walk& w, scope_effects& out) {
       good = accept(w, i, port_.standing_of(claim_of(all, i)));
     else if (i == 0 && last.by.said != standing::none
              && all[0].wait == w.first.what
-             && std::all_of(all.begin(), all.end(), seen_before))
+             && std::all_of(all.begin(), all.end(), seen_before)) {
+      said_already = true;
       good = accept(w, i, {true, last.by.said, last.by.age});
-    else if (port_.reachable(home))
+    } else if (port_.reachable(home))
       asked[home].places.push_back(i);
     else {
       w.missed.insert(home);
       good = accept(w, i, {});
     }
   }
+  for (const auto& e : all) {
+    if (e.wait.node == options_.self
+        || (said_already && e.when.seen == last.when.seen))
+      continue;
+    asked.try_emplace(e.wait.node); // maybe a home, too
+    if (!port_.reachable(e.wait.node)) {
+      w.missed.insert(e.wait.node);
+      w.graph.remove(e.wait.node);
+      good = false;
+    }
+  }
   if (!good) {
     drop_candidate(w);
     return false;
   }
+  ask_to_confirm(w, std::move(asked), out);
+  return true;
+}
+
+/// One question to each node that has a say.
+void walks::ask_to_confirm(walk& w, std::map<node_slot, walk::to_confirm> asked,
+                           scope_effects& out) {
   if (asked.empty())
-    return true;
+    return;
   ++w.step;
   for (auto& [node, x] : asked) {
     walk_question_message question;
@@ -395,13 +437,12 @@ bool walks::confirm(walk& w, scope_effects& out) {
     question.budget = 1;
     question.origin = w.first.what;
     for (auto i : x.places)
-      question.claims.push_back(claim_of(all, i));
+      question.claims.push_back(claim_of(w.candidate, i));
     x.by = node;
     x.step = w.step;
     w.confirmations.push_back(std::move(x));
     out.push_back(effect::send{node, std::move(question)});
   }
-  return true;
 }
 
 /// False: the claim does not hold, and the edges of it are gone.
@@ -414,6 +455,33 @@ bool walks::accept(walk& w, std::size_t place, const walk_standing& x) {
   if (x.how == standing::none)
     w.graph.remove(all[(place + all.size() - 1) % all.size()]);
   return x.waits && x.how != standing::none;
+}
+
+/// Whether nothing has ended by itself on a node since the edges of the
+/// candidate were seen there.
+bool walks::vouched_for(const walk& w, node_slot node,
+                        std::uint64_t own_ends) noexcept {
+  return std::all_of(
+    w.candidate.begin(), w.candidate.end(), [=](const wait_for_graph::edge& x) {
+      return x.wait.node != node || x.when.own_ends == own_ends;
+    });
+}
+
+/// All others have confirmed the candidate. False: this node does not, and the
+/// walk is over.
+bool walks::conclude(walk& w, scope_effects& out) {
+  if (!vouched_for(w, options_.self, port_.own_ends())) {
+    begin_anew(w);
+    return false;
+  }
+  pass_verdict(w, out);
+  return true;
+}
+
+/// To be ended now; then it is started again, and knows nothing.
+void walks::begin_anew(walk& w) {
+  drop_candidate(w);
+  w.again.push_back(w.first);
 }
 
 void walks::drop_candidate(walk& w) {

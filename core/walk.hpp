@@ -26,12 +26,15 @@
 // No phantoms. A cycle that was found is a candidate: all its edges have been
 // seen, but at different times, and some may be over. So each session's home is
 // asked once: is that attempt still pending, and is what is in the other's way
-// still held or pending? Seen by its node, an edge had begun; granted by its
-// home, it had not ended: so all existed at one instant, when the last of them
-// was seen. No answer, no verdict. If the candidate was closed by an answer of
-// the origin's home, and all other edges had been seen before that answer was
-// asked for or are in it, what the home says of the origin in it counts: a ring
-// of two over two nodes takes two message delays, and one for the verdict.
+// still held or pending? And each node of an edge: has anything ended there by
+// itself, when a link was lost, that its home may not know of yet? Seen by its
+// node, an edge had begun; granted by both, it had not ended: so all existed at
+// one instant, when the last of them was seen. No answer, no verdict; and if
+// something has ended by itself, whatever it was, the walk begins anew. If the
+// candidate was closed by an answer of the origin's home, and all other edges
+// had been seen before that answer was asked for or are in it, what the home
+// says of the origin in it counts: a ring of two over two nodes takes two
+// message delays, and one for the verdict.
 //
 // No misses. Whoever enters the last fact of a cycle begins a walk after it is
 // entered, from the session that changed; so it sees all of it.
@@ -84,6 +87,9 @@ public:
 
   /// Whether a peer can be asked: who cannot will not answer.
   [[nodiscard]] virtual bool reachable(node_slot peer) = 0;
+
+  /// local_locks::own_ends of this node.
+  [[nodiscard]] virtual std::uint64_t own_ends() = 0;
 
   /// Whether it still waits on this node.
   [[nodiscard]] virtual bool waits_here(const wait_name& what) = 0;
@@ -158,12 +164,13 @@ private:
     std::uint32_t step = 0;
     /// Counts what is learnt: to tell what was seen before what.
     std::uint64_t clock = 0;
-    /// Who owes the answer to an exploring question, with its step and the
-    /// clock at which it was asked.
+    /// Who owes the answer to an exploring question, with its step, the clock
+    /// at which it was asked, and the waits that it asked for.
     struct owed {
       node_slot by;
       std::uint32_t step;
       std::uint64_t asked;
+      std::vector<wait_name> waits;
     };
     std::vector<owed> answers;
     /// The candidate: empty if there is none.
@@ -199,13 +206,18 @@ private:
   void sort_out(walk& w);
   void ask(walk& w, scope_effects& out);
   bool confirm(walk& w, scope_effects& out);
+  void ask_to_confirm(walk& w, std::map<node_slot, walk::to_confirm> asked,
+                      scope_effects& out);
   bool accept(walk& w, std::size_t place, const walk_standing& x);
+  [[nodiscard]] static bool vouched_for(const walk& w, node_slot node,
+                                        std::uint64_t own_ends) noexcept;
+  bool conclude(walk& w, scope_effects& out);
+  void begin_anew(walk& w);
   void drop_candidate(walk& w);
   void pass_verdict(walk& w, scope_effects& out);
   void give_up(walk& w, scope_effects& out);
   void end(const session_id& origin, scope_effects& out);
-  void learn(walk& w, node_slot from, std::uint64_t asked,
-             const walk_answer_message& x);
+  void learn(walk& w, const walk::owed& asked, const walk_answer_message& x);
   void sentence(const walk_verdict_message& x, scope_effects& out);
   void send_verdict(walk_verdict_message x, scope_effects& out);
   [[nodiscard]] bool too_large(const walk& w) const noexcept;

@@ -135,6 +135,8 @@ void worker::close_scope(scope_effects& out) {
 
 void worker::close_epoch(scope_effects& out) {
   held_back_.clear();
+  if (!requests_.empty())
+    locks_.note_own_end();
   while (!requests_.empty())
     drop(request_id{requests_.begin()->first}, out);
 }
@@ -341,6 +343,8 @@ bool worker::take_result(entry& e, scope_effects& out) {
   w->unref();
   auto id = e.ask.id;
   auto attempt = e.ask.attempt;
+  if (!e.holds.empty() || !e.ask.no_wait) // otherwise nobody has seen it
+    locks_.note_own_end();
   drop(id, out);
   out.push_back(
     effect::send{options_.peer, refused_message{id, attempt, verdict}});

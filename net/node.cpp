@@ -1,9 +1,9 @@
 #include "pawl/net/node.hpp"
 
-#include "pawl/actors/effect_executor.hpp"
 #include "pawl/actors/peer_port.hpp"
 #include "pawl/actors/scope_state.hpp"
 #include "pawl/actors/steady_now.hpp"
+#include "pawl/core/effect_executor.hpp"
 #include "pawl/net/cluster.hpp"
 #include "pawl/net/node_worker.hpp"
 #include "pawl/net/wire.hpp"

@@ -703,6 +703,7 @@ void write(writer& out, const walk_answer_message& x) {
   out.number(x.walk);
   out.number(x.step);
   out.flag(x.cut_short);
+  out.number(x.own_ends);
   write_list(out, x.sessions);
   write_list(out, x.waits);
   write_list(out, x.standings);
@@ -712,6 +713,7 @@ void read(reader& in, walk_answer_message& x) {
   x.walk = in.number("walk");
   x.step = in.small<std::uint32_t>("step");
   x.cut_short = in.flag("cut_short");
+  x.own_ends = in.number("own_ends");
   read_list(in, "sessions", 3, x.sessions);
   read_list(in, "waits", 10, x.waits);
   read_list(in, "standings", 5, x.standings);

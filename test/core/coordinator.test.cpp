@@ -248,6 +248,46 @@ TEST_F(Coordinator, ADowngradeComesBeforeWhatItMakesStartAnew) {
   EXPECT_EQ(said(), "0:downgrade 0:abandon 0:request");
 }
 
+TEST_F(Coordinator, WhatWasGrantedBecauseOfAHoldThatIsLostStartsAnew) {
+  // The hold was outranked on a node: what the session got there because of it
+  // would have its token, which is too small.
+  join();
+  auto first = spec(node_choice::every_node);
+  home.open(first, out);
+  grant_all();
+  out.clear();
+  auto second = spec(node_choice::every_node);
+  home.open(second, out);
+  auto lead = std::get<effect::send>(out.at(0)).to;
+  home.receive(lead, granted_message{second.id, 0, {900}}, out);
+  said();
+  home.receive(b, lost_message{first.id, 0, false}, out);
+  auto text = said();
+  EXPECT_NE(text.find("abandon"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with(std::to_string(to_index(lead)) + ":request"))
+    << text;
+  EXPECT_EQ(home.find(second.id)->attempt(), 1u);
+}
+
+TEST_F(Coordinator, ADowngradeByASharedHandleEndsWhatAnExclusiveOneHasLeft) {
+  home.tick(time_point{100}, out);
+  auto first = spec(node_choice::every_node);
+  home.open(first, out);
+  grant_all();
+  auto second = spec(node_choice::every_node);
+  second.terms[0].mode = shared;
+  home.open(second, out);
+  grant_all();
+  home.release(first.id, {}, out);
+  said();
+  home.downgrade(second.id, 0, out);
+  EXPECT_EQ(said(), "0:downgrade");
+  home.release(second.id, {}, out);
+  said();
+  home.downgrade(second.id, 0, out);
+  EXPECT_EQ(said(), "");
+}
+
 // -- whole scopes -------------------------------------------------------------
 
 namespace {

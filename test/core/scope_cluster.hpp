@@ -303,6 +303,9 @@ private:
     bool reachable(node_slot peer) override {
       return epochs[to_index(peer)] != 0;
     }
+    std::uint64_t own_ends() override {
+      return locks.own_ends();
+    }
     bool waits_here(const wait_name& x) override {
       std::vector<blocker> none;
       auto* w = find(x);

@@ -45,6 +45,17 @@ public:
     return name;
   }
 
+  /// `who` waits, shared, behind exclusive requests that wait on the same node.
+  wait_name waits_behind(std::uint64_t who, std::vector<wait_name> ahead) {
+    auto name = waits(who, {who}, static_cast<int>(to_index(ahead[0].node)));
+    auto& x = waits_.at(name);
+    x.mode = lock_mode::shared;
+    x.by.clear();
+    for (const auto& y : ahead)
+      x.by.push_back({y.session, y.request, y.attempt, blocker::kind::queued});
+    return name;
+  }
+
   void start(const wait_name& what, bool all = false) {
     scope_effects out;
     nodes_[to_index(what.node)]->machine.start(what, all, out);
@@ -99,6 +110,12 @@ public:
     waits_.erase(x);
   }
 
+  /// Whoever is in its way is gone there, and their homes do not know it.
+  void clear_the_way(const wait_name& x) {
+    waits_.at(x).by.clear();
+    ++own_ends[to_index(x.node)];
+  }
+
   /// Whether a session is on a cycle, by naive search.
   [[nodiscard]] bool deadlocked(std::uint64_t who) const {
     std::set<session_id> seen;
@@ -132,6 +149,7 @@ public:
   std::map<std::uint64_t, std::uint64_t> ages; // default: the number
   standing how = standing::whole;
   bool gone = false; // holds are over, all of them
+  std::map<std::size_t, std::uint64_t> own_ends; // by node
   bool whole_meanwhile = false; // what is to be given back first
 
 private:
@@ -153,10 +171,24 @@ private:
       if (i == all.waits_.end())
         return false;
       out = i->second;
+      if (out.mode == lock_mode::exclusive)
+        return true;
+      // Only the nearest of those that are ahead is named.
+      std::erase_if(out.by, [&](const blocker& x) {
+        attempt_name ahead{x.request, x.attempt};
+        return all.waits_.count({x.session, x.request, x.attempt, self}) == 0
+               || std::find(what.except.begin(), what.except.end(), ahead)
+                    != what.except.end();
+      });
+      if (out.by.size() > 1)
+        out.by.resize(1);
       return true;
     }
     bool reachable(node_slot peer) override {
       return peer != all.lost_;
+    }
+    std::uint64_t own_ends() override {
+      return all.own_ends[to_index(self)];
     }
     bool waits_here(const wait_name& what) override {
       return all.waits_.count(what) != 0;
@@ -378,6 +410,52 @@ TEST(walk, passes_no_verdict_through_a_node_that_went_down) {
     w.lose(world::slot(2));
     w.settle();
     EXPECT_EQ(w.verdicts.size(), before);
+  }
+}
+
+TEST(walk, passes_no_verdict_on_what_a_node_has_ended_by_itself) {
+  // 1 -> 2 -> 4, and 4 -> 1 only after 2 -> 4 has gone, seen or not.
+  for (int when = 0; when < 8; ++when) {
+    world w{3};
+    auto second = w.waits(2, {4}, 0);
+    w.start(w.waits(1, {2}, 2));
+    for (int i = 0; i < when; ++i)
+      w.step();
+    w.clear_the_way(second);
+    w.start(w.waits(4, {1}, 1));
+    w.settle();
+    EXPECT_TRUE(w.verdicts.empty()) << when;
+  }
+}
+
+TEST(walk, begins_anew_if_a_node_has_ended_something_else_by_itself) {
+  for (int when = 0; when < 12; ++when) {
+    world w{3};
+    w.waits(2, {3}, 0);
+    w.waits(3, {1}, 1);
+    w.start(w.waits(1, {2}, 2));
+    for (int i = 0; i < when; ++i)
+      w.step();
+    ++w.own_ends[0];
+    ++w.own_ends[1];
+    ++w.own_ends[2];
+    w.settle();
+    EXPECT_EQ(victims(w).size(), 1u) << when;
+  }
+}
+
+TEST(walk, looks_past_somebody_in_a_queue_who_leaves_while_it_looks) {
+  // 3 is ahead of 2, and 2 of 1; 3 waits for 1. 2 leaves at any time.
+  for (int when = 0; when < 12; ++when) {
+    world w{4};
+    auto third = w.waits(3, {1}, 0);
+    auto second = w.waits(2, {3}, 0);
+    w.start(w.waits_behind(1, {second, third}));
+    for (int i = 0; i < when; ++i)
+      w.step();
+    w.end(second);
+    w.settle();
+    EXPECT_EQ(victims(w), numbers{3}) << when;
   }
 }
 

@@ -198,6 +198,7 @@ public:
         x.walk = number();
         x.step = static_cast<std::uint32_t>(number());
         x.cut_short = below(2) == 0;
+        x.own_ends = number();
         x.sessions = some([this] {
           return session_waits{session(), some([this] { return wait(); })};
         });

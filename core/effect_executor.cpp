@@ -1,4 +1,4 @@
-#include "pawl/actors/effect_executor.hpp"
+#include "pawl/core/effect_executor.hpp"
 
 #include <type_traits>
 #include <utility>
