@@ -31,7 +31,7 @@ outcome local_locks::try_lock(session_ledger& who, const term& what,
     hold = fresh.release();
     return outcome::granted;
   }
-  look(table_.release(r, true).look);
+  after(table_.release(r, true));
   return outcome::session_ended;
 }
 
@@ -47,7 +47,7 @@ outcome local_locks::try_lock_covered(session_ledger& who, const term& what,
     hold = fresh.release();
     return outcome::granted;
   }
-  look(table_.release(r, true).look);
+  after(table_.release(r, true));
   return outcome::session_ended;
 }
 
@@ -86,7 +86,7 @@ void local_locks::hang(waiter& w) {
   }
   switch (hung.what) {
     case lock_table::verdict::granted:
-      settle_granted(w);
+      after(settle_granted(w));
       break;
     case lock_table::verdict::deadlock:
       refuse(w, outcome::deadlock);
@@ -131,18 +131,32 @@ bool local_locks::end(waiter& w, outcome why, tell client) {
   return true;
 }
 
-void local_locks::settle_granted(waiter& w) {
+lock_table::end_of_hold local_locks::settle_granted(waiter& w) {
+  lock_table::end_of_hold end;
   auto won = false;
   auto verdict = w.session().settle(w, won);
   if (verdict != outcome::granted) {
     auto* r = w.take_hold();
-    look(table_.release(*r, true).look);
+    end = table_.release(*r, true);
     hold_record::free(r);
     if (won)
       w.session().leave_wait(w);
   }
   if (won)
     w.settled();
+  return end;
+}
+
+/// Tells the manager, and settles whom the row was passed on to. If that one has
+/// ended it gives the row back, which passes it on again.
+void local_locks::after(lock_table::end_of_hold end) {
+  look(end.look);
+  while (end.granted != nullptr) {
+    auto* w = end.granted;
+    end = settle_granted(*w);
+    w->unref(); // the queue's
+    look(end.look);
+  }
 }
 
 // -- holds --------------------------------------------------------------------
@@ -166,7 +180,7 @@ void local_locks::give_back(hold_record& r) {
 
 release_result local_locks::let_go(hold_record& r, bool to_prior) {
   auto end = table_.release(r, to_prior);
-  look(end.look);
+  after(end);
   auto lost = r.lost();
   r.session->leave(r);
   if (end.done)
@@ -178,7 +192,7 @@ bool local_locks::revoke(hold_record& r, const term& what) {
   // Before the row is left: its owner may find it gone right then, and ask why.
   r.parties.fetch_or(hold_record::lost_bit, std::memory_order_acq_rel);
   auto end = table_.release(r, true);
-  look(end.look);
+  after(end);
   if (!end.done) {
     r.parties.fetch_and(static_cast<std::uint8_t>(~hold_record::lost_bit),
                         std::memory_order_acq_rel);
@@ -229,7 +243,7 @@ local_locks::manage_result local_locks::manage(wait_queue& q,
     in_order = w->queue_next;
     w->queue_next = nullptr;
     ++result.grants;
-    settle_granted(*w);
+    after(settle_granted(*w));
     w->unref(); // the queue's
   }
   return result;
@@ -254,7 +268,7 @@ bool local_locks::close(session_ledger& who, outcome why) {
     if (r->what == hold_record::kind::whole)
       port_.release_whole(*r->owner);
     else
-      look(table_.release(*r).look);
+      after(table_.release(*r));
     session_ledger::drop(*r);
   }
   return had.was_open;

@@ -6,11 +6,14 @@
 //                     closed? -> 3 table: take out again
 //   lock, contended   1 ledger: list waiter       2 table: hang it
 //                     orphan queue? -> 3 table: assign a manager   4 start it
-//   grant (manager)   1 table: pop, link records  2 ledger: judge and enter
+//   grant             1 table: pop, link records (the manager, or in the same
+//                     step as 1 of release)      2 ledger: judge and enter
 //                     lost? -> 3 table: take out again      4 tell the client
 //   end (anybody)     1 judge   2 ledger: take waiter out   3 table: take it out
 //                     of its queue   4 tell the client
-//   release           1 table: take record out    2 ledger: take record out
+//   release           1 table: take record out, pop who gets the row
+//                     2 to 4 of grant for that one, who may have ended and give
+//                     it back: then for the next  5 ledger: take record out
 //   session's end     1 ledger: close, take all   2 each as in end or release
 //
 // A session's bit and a bucket's bit are never held together. An end that comes
@@ -177,7 +180,8 @@ private:
       port_.look(who);
   }
 
-  void settle_granted(waiter& w);
+  [[nodiscard]] lock_table::end_of_hold settle_granted(waiter& w);
+  void after(lock_table::end_of_hold end);
   void refuse(waiter& w, outcome why);
   release_result let_go(hold_record& r, bool to_prior);
 

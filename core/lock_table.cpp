@@ -312,11 +312,30 @@ lock_table::end_of_hold lock_table::release(hold_record& r, bool to_prior) {
     if (q.has_upgrade_of(*r.session) && !holds(first, *r.session))
       q.demote_all(*r.session);
     if (grantable(x, word))
-      result.look = q.want_look();
+      pass_on(b, x, q, result);
   } else if (first == nullptr) {
     remove_row(b, x);
   }
   return result;
+}
+
+/// The row has become free: an exclusive head gets it here and now, and its
+/// manager need not come for that. The manager has the rest: a crowd that is let
+/// in at once, a session that is granted several requests with one, and the end
+/// of the queue.
+void lock_table::pass_on(locked_bucket& b, row& x, wait_queue& q,
+                         end_of_hold& out) noexcept {
+  auto& w = *q.front();
+  if (mode_of(b.get(x)) == lock_mode::none
+      && w.mode() == lock_mode::exclusive && q.companions() == 0) {
+    grant_batch one;
+    grant_front(b, x, q, w, access::join, one);
+    out.granted = one.granted;
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
+    if (!q.empty())
+      return; // its next head has to wait for this one
+  }
+  out.look = q.want_look();
 }
 
 lock_table::end_of_hold lock_table::downgrade(hold_record& r) {

@@ -10,7 +10,7 @@
 //   guard    a spin bit for the whole bucket (only in the bucket's own word)
 //   used     the row has a term
 //   mode     none, shared or exclusive
-//   queue    a wait_queue is attached: only its manager grants
+//   queue    a wait_queue is attached: what it grants goes to its head
 //   mixed    a hand-over put holds together that exclude each other; until all
 //            but one side are revoked nobody else gets in
 //   kept     an exclusive record was released while others of its session
@@ -43,8 +43,9 @@
 // far as one table can see them):
 //   I1 exclusive implies that all hold records are of one session (or mixed).
 //   I2 a queue exists iff a manager will look at it.
-//   I3 with a queue, only its manager grants (a covered request of a session
-//      that holds the term is not a grant).
+//   I3 with a queue, grants go to its head: by its manager, or by the release
+//      that frees the row for an exclusive head, in that step. (A covered
+//      request of a session that holds the term is not a grant.)
 //   I4 whatever can make the head of a queue grantable is followed by a look.
 //   I5 a row exists iff it has a hold record or a queue.
 //   I6 a granted request is in exactly one ledger, or given back.
@@ -159,10 +160,14 @@ public:
     bool done = false;
     /// A manager to be told to look, or 0.
     manager_ref look = 0;
+    /// Who was granted the row in the same step, to be settled by the caller,
+    /// who gets the queue's reference. Or null.
+    waiter* granted = nullptr;
   };
 
-  /// Takes a hold out of its row, once: later calls find nothing to do. The row
-  /// is not touched after the step. With `to_prior` what is left of the
+  /// Takes a hold out of its row, once: later calls find nothing to do. A row
+  /// that becomes free is passed on to an exclusive request at the head of its
+  /// queue. The row is not touched after the step. With `to_prior` what is left of the
   /// holds decides the row's mode again: for a grant that nobody has seen, and
   /// for a hold that was lost.
   [[nodiscard]] end_of_hold release(hold_record& r, bool to_prior = false);
@@ -400,6 +405,8 @@ private:
   verdict enter_held(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
                      token_source from, bool may_hold,
                      manager_ref& look) noexcept;
+  void pass_on(locked_bucket& b, row& x, wait_queue& q,
+               end_of_hold& out) noexcept;
   void grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,
                    access how, grant_batch& out) noexcept;
   void grant_covered(locked_bucket& b, row& x, wait_queue& q,

@@ -6,7 +6,8 @@
 //
 //   orphan:   the thread that attached it is about to give it a manager, which
 //             looks first. Nobody else needs to wake anybody.
-//   managed:  only its manager grants. Whoever may have made the head grantable
+//   managed:  its manager grants, and a release that frees the row for an
+//             exclusive head. Whoever else may have made the head grantable
 //             sets `look_pending` and, if it was clear, sends one "look".
 //
 // The order is the order of the list: a place in it is a ticket. An upgrade

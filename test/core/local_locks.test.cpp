@@ -492,6 +492,24 @@ TEST(local_locks, a_grant_to_a_session_that_has_just_ended_is_given_back) {
   auto* r = x.take(x.a, t, exclusive);
   auto b = x.ask(x.b, t, exclusive);
   auto c = x.ask(x.c, t, exclusive);
+  // The death closes the ledger, then the row is passed on to the waiter, then
+  // the death comes to it.
+  auto had = x.b->close();
+  ASSERT_EQ(had.waits, b.get());
+  x.release(r);
+  EXPECT_EQ(b->state(), outcome::session_ended);
+  EXPECT_EQ(b->settlements(), 1);
+  b->unref(); // the ledger's
+  EXPECT_EQ(c->state(), outcome::granted);
+  x.release(c);
+  x.expect_idle();
+}
+
+TEST(local_locks, a_shared_grant_to_a_session_that_has_just_ended_is_given_back) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto b = x.ask(x.b, t, shared);
+  auto c = x.ask(x.c, t, exclusive);
   x.release(r);
   // The death closes the ledger, then the manager grants, then the death comes
   // to the waiter.
@@ -502,6 +520,64 @@ TEST(local_locks, a_grant_to_a_session_that_has_just_ended_is_given_back) {
   EXPECT_EQ(b->settlements(), 1);
   b->unref(); // the ledger's
   EXPECT_EQ(c->state(), outcome::granted);
+  x.release(c);
+  x.expect_idle();
+}
+
+TEST(local_locks, a_row_that_becomes_free_is_passed_on_without_its_manager) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto b = x.ask(x.b, t, exclusive);
+  auto c = x.ask(x.c, t, exclusive);
+  auto d = x.session();
+  auto reader = x.ask(d, t, shared);
+  x.pump_all();
+  x.release(r);
+  EXPECT_EQ(b->state(), outcome::granted);
+  EXPECT_EQ(x.row(t), "X 2 | 3X 4S");
+  EXPECT_EQ(x.port.pending(), 0u) << "nobody is told to look";
+  x.release(b);
+  EXPECT_EQ(c->state(), outcome::granted);
+  // A crowd may come behind a reader: that is for the manager.
+  x.release(c);
+  EXPECT_EQ(reader->state(), outcome::pending);
+  x.pump_all();
+  EXPECT_EQ(reader->state(), outcome::granted);
+  x.release(reader);
+  x.expect_idle();
+}
+
+TEST(local_locks, a_row_goes_to_all_that_a_session_waits_for_there_by_its_manager) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto b = x.ask(x.b, t, exclusive);
+  auto again = x.ask(x.b, t, shared);
+  x.release(r);
+  EXPECT_EQ(b->state(), outcome::pending);
+  x.pump_all();
+  EXPECT_EQ(b->state(), outcome::granted);
+  EXPECT_EQ(again->state(), outcome::granted);
+  x.release(b);
+  x.release(again);
+  x.expect_idle();
+}
+
+TEST(local_locks, a_row_is_passed_on_past_thousands_who_have_ended) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  std::vector<session_ptr> dead;
+  std::vector<session_ledger::contents> had;
+  for (int i = 0; i < 10'000; ++i) {
+    dead.push_back(x.session());
+    x.ask(dead.back(), t, exclusive);
+  }
+  auto c = x.ask(x.c, t, exclusive);
+  for (auto& s : dead)
+    had.push_back(s->close());
+  x.release(r); // as a loop: as a recursion it would need a large stack
+  EXPECT_EQ(c->state(), outcome::granted);
+  for (auto& y : had)
+    y.waits->unref(); // the ledger's
   x.release(c);
   x.expect_idle();
 }
@@ -871,6 +947,7 @@ private:
     }
     ASSERT_EQ(result, release_result::released);
     take_hold_out(mine.where, id, false);
+    pass_on(mine.where);
   }
 
   void give_back() {
@@ -880,8 +957,25 @@ private:
     auto [id, mine] = *at;
     handles_.erase(at);
     world_.locks.give_back(*mine.record);
-    if (!mine.released)
-      take_hold_out(mine.where, id, true);
+    if (mine.released)
+      return;
+    take_hold_out(mine.where, id, true);
+    pass_on(mine.where);
+  }
+
+  /// A release that frees a row gives it to an exclusive head, unless a session
+  /// waits there more than once.
+  void pass_on(std::size_t where) {
+    auto& x = rows_[where];
+    if (x.mode != lock_mode::none || x.waits.empty()
+        || x.waits.front().mode != exclusive
+        || std::any_of(x.waits.begin(), x.waits.end(), [&](const auto& w) {
+             return asks_.at(w.ask).w->company;
+           }))
+      return;
+    auto next = x.waits.front().ask;
+    x.waits.erase(x.waits.begin());
+    grant_of(next);
   }
 
   void downgrade() {
@@ -929,6 +1023,7 @@ private:
       if (mine.session == who && !mine.released) {
         take_hold_out(mine.where, id, false);
         mine.released = true;
+        pass_on(mine.where);
       }
     s = world_.session();
     // A new session in the old one's place, with another name.
