@@ -65,6 +65,9 @@ outcome lock_here(ask& what, const term_lock& x, lock& out,
   if (verdict == outcome::granted) {
     scope.statistics.count_fast_grant();
     out = lock{r, sampled_now(scope)};
+    // Those that it asks on other nodes may believe that it holds nothing.
+    if (what.who->waits() > 0) [[unlikely]]
+      scope.holds_while_it_waits(*what.who);
   }
   return verdict;
 }

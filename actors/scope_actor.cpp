@@ -134,8 +134,11 @@ void scope_actor::handle(post::open& x) {
     return;
   }
   auto spec = p.spec();
-  // Who comes afterwards finds this one on the board.
+  // Who comes afterwards finds this one on the board, and tells. What has been
+  // granted meanwhile has left the board, and made the session older: in this
+  // order it is seen in one of the two.
   spec.elsewhere = scope_->board.waits_of(spec.session).size() > 1;
+  spec.age = p.client().age();
   spec.patient
     = !spec.elsewhere && spec.age.lamport == session_age::holds_nothing;
   requests_.emplace(spec.id, entry{&p, 0});

@@ -256,6 +256,12 @@ void scope_state::seek_deadlock(pending& x) {
     put(post::walk{{who.id(), x.request, 0, self()}});
 }
 
+void scope_state::holds_while_it_waits(const session_state& who) {
+  for (const auto& x : board.waits_of(who.id()))
+    if (x->wide())
+      put(post::elsewhere{x->request});
+}
+
 bool scope_state::wait_ready(std::chrono::milliseconds limit) {
   std::unique_lock guard{joining_lock_};
   joined_.wait_for(guard, limit, [this] { return gate() != outcome::busy; });

@@ -118,7 +118,7 @@ struct walk {
   wait_name what;
 };
 
-/// The session of a wide request waits for something else, too.
+/// The session of a wide request waits for or holds something else, too.
 struct elsewhere {
   request_id id;
 };
@@ -229,6 +229,10 @@ public:
 
   /// Hangs a waiter on its row, now or when the scope has joined.
   void ask_here(pending& x);
+
+  /// A session took a lock at once while it waits on other nodes, which may
+  /// have been told that it holds nothing: they look for deadlocks now.
+  void holds_while_it_waits(const session_state& who);
 
   void set_deadline(pending& x);
   void drop_deadline(pending& x) noexcept;

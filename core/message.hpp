@@ -105,10 +105,12 @@ struct downgrade_message {
 
 /// home -> node: the request as a whole got these tokens; raise your counters
 /// to at least that and write them into the holds. Answered by `raised`.
+/// `whole`: it is held everywhere; the answer to a `lost` that asked for that.
 struct raise_message {
   request_id id;
   attempt_number attempt = 0;
   std::vector<fencing_token> tokens;
+  bool whole = false;
   friend bool operator==(const raise_message&, const raise_message&) = default;
 };
 

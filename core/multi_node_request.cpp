@@ -233,16 +233,17 @@ bool multi_node_request::lost(node_slot from, const lost_message& what,
                               scope_effects& out) {
   auto* x = find(from);
   if (x == nullptr || what.which >= spec_.terms.size()
-      || (x->state != part_state::held && x->state != part_state::raising))
+      || x->state == part_state::unasked)
     return false;
   if (pending()) {
+    // Also while it is only asked: its grant may be on its way behind this.
     give_back_and_ask_again(out);
     return true;
   }
   if (spec_.terms[what.which].mode == lock_mode::none)
     return false; // released before it was lost
   if (what.if_partial) {
-    out.push_back(effect::send{from, raise_message{id(), attempt_, x->tokens}});
+    out.push_back(effect::send{from, raise_message{id(), attempt_, x->tokens, true}});
     return false;
   }
   std::uint16_t which[]{what.which};
@@ -482,7 +483,7 @@ void multi_node_request::raise(part& x, scope_effects& out) {
     if (spec_.terms[i].mode == lock_mode::exclusive)
       x.tokens[i] = tokens_[i];
   x.state = part_state::raising;
-  out.push_back(effect::send{x.node, raise_message{id(), attempt_, x.tokens}});
+  out.push_back(effect::send{x.node, raise_message{id(), attempt_, x.tokens, false}});
 }
 
 void multi_node_request::end(outcome why, node_slot concerned,

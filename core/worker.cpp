@@ -219,8 +219,10 @@ void worker::receive_one(const raise_message& x, scope_effects& out) {
     if (e->ask.terms[i].mode == lock_mode::exclusive)
       locks_.table().raise(*r, x.tokens[i]);
     auto expected = part_owner::standing::asked;
-    if (owner_of(e->holds[i])
-          .known.compare_exchange_strong(expected, part_owner::standing::whole))
+    if (x.whole
+        && owner_of(e->holds[i])
+             .known.compare_exchange_strong(expected,
+                                            part_owner::standing::whole))
       settle_row(e->ask.terms[i].what, out);
   }
 }
@@ -256,9 +258,10 @@ void worker::receive_one(const waits_elsewhere_message& x,
   if (e == nullptr || e->ask.attempt != x.attempt || e->ask.elsewhere)
     return;
   e->ask.elsewhere = true;
-  if (e->waiting == nullptr)
-    return;
-  locks_.table().mark_elsewhere(*e->waiting);
+  if (e->waiting != nullptr)
+    locks_.table().mark_elsewhere(*e->waiting);
+  // If it has what it asked for here, those behind it wait for somebody who
+  // waits: nobody has looked for that.
   begin_walk(*e, false, out);
 }
 

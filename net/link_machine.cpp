@@ -542,6 +542,9 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
     if (const auto* y = std::get_if<abandon_message>(&x.what))
       if (take_out(x.scope, *y))
         return true;
+    if (const auto* y = std::get_if<waits_elsewhere_message>(&x.what))
+      if (say_in_request(x.scope, *y))
+        return true;
     if (ends_a_life(x.what))
       take_out_all(x.scope);
     middle_.push_back(std::move(x));
@@ -627,11 +630,12 @@ void link_machine::send_heartbeat(bool ask, time_point now, effects& out) {
   x.next_heartbeat = now + cfg_.heartbeat;
 }
 
-/// True if the abandoned attempt was still in the queue; it is gone then.
-bool link_machine::take_out(const std::string& scope,
-                            const abandon_message& x) {
+/// The attempt, if it is still in the queue, or null.
+std::optional<link_machine::outgoing>*
+link_machine::queued(const std::string& scope, const request_id& id,
+                     attempt_number attempt) {
   if (requests_.size() == holes_)
-    return false;
+    return nullptr;
   auto end = requests_gone_ + requests_.size();
   for (auto i = std::max(indexed_, requests_gone_); i < end; ++i) {
     if (const auto& y = requests_[i - requests_gone_]) {
@@ -640,15 +644,39 @@ bool link_machine::take_out(const std::string& scope,
     }
   }
   indexed_ = end;
-  auto i = index_.find({scope, x.id, x.attempt});
+  auto i = index_.find({scope, id, attempt});
   if (i == index_.end())
+    return nullptr;
+  if (i->second < requests_gone_) {
+    index_.erase(i);
+    return nullptr;
+  }
+  auto& x = requests_[i->second - requests_gone_];
+  return x ? &x : nullptr;
+}
+
+/// True if the abandoned attempt was still in the queue; it is gone then.
+bool link_machine::take_out(const std::string& scope,
+                            const abandon_message& x) {
+  auto* request = queued(scope, x.id, x.attempt);
+  if (request == nullptr)
     return false;
-  auto place = i->second;
-  index_.erase(i);
-  if (place < requests_gone_)
-    return false;
-  requests_[place - requests_gone_].reset();
+  index_.erase({scope, x.id, x.attempt});
+  request->reset();
   ++holes_;
+  return true;
+}
+
+/// What is said of an attempt that is still in the queue becomes part of it: it
+/// must not arrive first, where nobody would know what it is about.
+bool link_machine::say_in_request(const std::string& scope,
+                                  const waits_elsewhere_message& x) {
+  auto* request = queued(scope, x.id, x.attempt);
+  if (request == nullptr)
+    return false;
+  auto& what = std::get<request_message>((*request)->what);
+  what.elsewhere = true;
+  what.patient = false;
   return true;
 }
 

@@ -342,7 +342,12 @@ private:
   void heard(fencing_token floor, std::uint64_t lamport) noexcept;
   void send_heartbeat(bool ask, time_point now, effects& out);
   void send_batch(effects& out);
+  std::optional<outgoing>* queued(const std::string& scope,
+                                  const request_id& id,
+                                  attempt_number attempt);
   bool take_out(const std::string& scope, const abandon_message& x);
+  bool say_in_request(const std::string& scope,
+                      const waits_elsewhere_message& x);
   void take_out_all(const std::string& scope);
   void too_large(const outgoing& x, time_point now, effects& out);
   void reject(transport way, const wire::hello& x, wire::reject_kind kind,

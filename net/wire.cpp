@@ -459,12 +459,14 @@ void write(writer& out, const raise_message& x) {
   write(out, x.id);
   out.number(x.attempt);
   write_token_list(out, x.tokens);
+  out.flag(x.whole);
 }
 
 void read(reader& in, raise_message& x) {
   read(in, x.id);
   x.attempt = in.small<attempt_number>("attempt");
   read_token_list(in, x.tokens);
+  x.whole = in.flag("whole");
 }
 
 void write(writer& out, const raised_message& x) {

@@ -303,6 +303,20 @@ TEST_F(MultiNodeRequest, APartialGrantThatIsOutrankedGivesWay) {
             n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0) + ":request/1");
 }
 
+TEST_F(MultiNodeRequest, AGrantThatIsOutrankedBeforeItIsHeardOfGivesWayToo) {
+  auto x = make();
+  start(x, 2);
+  granted(x, 0, {9});
+  said();
+  // The grant is on its way behind this.
+  x.lost(ranked[1], {x.id(), 0, false}, out);
+  x.check_invariants();
+  EXPECT_EQ(said(), n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0)
+                      + ":request/1");
+  granted(x, 1, {8});
+  EXPECT_EQ(said(), n(1) + ":abandon/0");
+}
+
 TEST_F(MultiNodeRequest, AWholeGrantAnswersThatItIsWholeBeforeItLoses) {
   auto x = make(node_choice::listed,
                 {{term{"t"}, exclusive}, {term{"u"}, exclusive}});

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
@@ -375,11 +376,42 @@ TEST_F(Worker, APartialGrantWithALargerTokenIsAskedForFirst) {
   t->receive(hand_over_message{true, {over(2, {x_a}, 5000, third)}, 0}, out);
   EXPECT_EQ(said(), "lost(1/1?) installed 1");
   // It was whole: its home says so, and the other one has lost.
-  say(raise_message{{peer, 1}, 0, {1 << 21}});
+  say(raise_message{{peer, 1}, 0, {1 << 21}, true});
   EXPECT_EQ(said(), "raised lost(2/2)");
   t->receive(release_message{{third, 2}, {}}, out);
   say(release_message{{peer, 1}, {}});
   EXPECT_EQ(rows(), 0u);
+}
+
+TEST_F(Worker, ARaiseOnTheWayIsNoAnswerToTheQuestionWhetherAGrantIsWhole) {
+  auto x = request(1, {x_a});
+  x.carried = {1 << 20};
+  say(x);
+  said();
+  t->receive(hand_over_message{true, {over(2, {x_a}, 5000, third)}, 0}, out);
+  EXPECT_EQ(said(), "lost(1/1?) installed 1");
+  say(raise_message{{peer, 1}, 0, {1 << 21}, false});
+  EXPECT_EQ(said(), "raised") << "it may give way yet";
+  say(abandon_message{{peer, 1}, 0});
+  EXPECT_EQ(said(), "");
+  EXPECT_EQ(mode(x_a.what), exclusive);
+  t->receive(release_message{{third, 2}, {}}, out);
+  EXPECT_EQ(rows(), 0u);
+}
+
+TEST_F(Worker, ASearchBeginsWhereASessionHoldsThatWaitsElsewhere) {
+  say(request(1, {x_a}));
+  said();
+  p->receive(waits_elsewhere_message{{peer, 1}, 0}, out);
+  auto begun = std::count_if(out.begin(), out.end(), [](const auto& x) {
+    auto* w = std::get_if<effect::walk>(&x);
+    return w != nullptr && w->all_waits && !w->patient
+           && w->what.request == request_id{peer, 1};
+  });
+  EXPECT_EQ(begun, 1);
+  out.clear();
+  p->receive(waits_elsewhere_message{{peer, 1}, 0}, out);
+  EXPECT_TRUE(out.empty()) << "said twice";
 }
 
 TEST_F(Worker, APartialGrantThatGivesWayLeavesTheOtherInPeace) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <thread>
+#include <tuple>
 
 namespace pawl::testing {
 namespace {
@@ -28,6 +29,33 @@ protected:
 
 std::string name(std::size_t i) {
   return fmt::format("t{}", i);
+}
+
+// Each asks the other's node while it holds nothing, and takes what the other
+// one asks for while its own request is on the way.
+TEST_F(deadlock_net, of_locks_taken_while_a_request_is_on_its_way_is_found) {
+  configure_and_start({"a", "b"});
+  for (std::size_t i = 0; i < 100; ++i) {
+    auto p = fmt::format("p{}", i);
+    auto q = fmt::format("q{}", i);
+    client x{*(*this)["a"].system, tags("a")};
+    client y{*(*this)["b"].system, tags("b")};
+    auto x_far = x.on({"b"}, p);
+    auto x_near = x.here(q);
+    auto y_far = y.on({"a"}, q);
+    auto y_near = y.here(p);
+    // One of each two is granted at once or after the other one has ended; who
+    // is told of a deadlock gives up what it holds.
+    auto all_end = eventually([&] {
+      for (auto& [who, far, near] : {std::tie(x, x_far, x_near),
+                                     std::tie(y, y_far, y_near)})
+        if (far->how != outcome::pending && near->how != outcome::pending)
+          who.kill();
+      return !x_far->pending() && !x_near->pending() && !y_far->pending()
+             && !y_near->pending();
+    });
+    ASSERT_TRUE(all_end) << i;
+  }
 }
 
 TEST_F(deadlock_net, of_a_ring_tells_exactly_one_and_the_others_finish) {

@@ -742,6 +742,27 @@ TEST(link_machine, an_abandon_of_an_unsent_request_takes_it_out) {
   EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "abandon ");
 }
 
+// It would arrive first, where nobody knows of the request.
+TEST(link_machine, what_is_said_of_an_unsent_request_becomes_part_of_it) {
+  desk d;
+  auto e = d.a.epoch();
+  auto patient = request_of(1);
+  patient.patient = true;
+  d.a.send(e, "s", patient);
+  d.a.send(e, "s", request_of(2));
+  d.a.send(e, "s", waits_elsewhere_message{request_of(1).id, 0});
+  d.a.send(e, "s", waits_elsewhere_message{request_of(2).id, 1});
+  d.carry();
+  auto seen = delivered(d.seen_b);
+  EXPECT_EQ(names_of(seen), "waits_elsewhere request request ");
+  EXPECT_TRUE(std::get<request_message>(seen[1]).elsewhere);
+  EXPECT_FALSE(std::get<request_message>(seen[1]).patient);
+  EXPECT_FALSE(std::get<request_message>(seen[2]).elsewhere);
+  d.a.send(e, "s", waits_elsewhere_message{request_of(1).id, 0});
+  d.carry();
+  EXPECT_EQ(names_of({delivered(d.seen_b).back()}), "waits_elsewhere ");
+}
+
 // They would reach a scope that is opened anew, and mean the old one.
 TEST(link_machine, closing_a_scope_takes_its_unsent_requests_out) {
   message ends[]{scope_closed_message{}, scope_closed_ack_message{}};

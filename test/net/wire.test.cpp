@@ -156,7 +156,8 @@ public:
         return downgrade_message{request(),
                                  static_cast<std::uint16_t>(number())};
       case 6:
-        return raise_message{request(), attempt(), tokens(below(5))};
+        return raise_message{request(), attempt(), tokens(below(5)),
+                             below(2) == 1};
       case 7:
         return raised_message{request(), attempt()};
       case 8:
