@@ -21,5 +21,5 @@ model="$1"
 shift
 
 spin -a "$@" "$model"
-"${CC:-cc}" "$optimise" -w -DSAFETY -DCOLLAPSE -DVECTORSZ=2048 -o pan pan.c
+"${CC:-cc}" "$optimise" -w -DSAFETY -DCOLLAPSE -DVECTORSZ=8192 -o pan pan.c
 exec ./pan -m200000 -w22
