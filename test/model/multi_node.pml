@@ -67,7 +67,8 @@
  *                         whole wins by its token
  *   LOST_BEFORE_GRANTED   `lost` is not believed of a part that is still asked:
  *                         it came before `granted`, whose waiter the manager has
- *                         served but whose worker has not heard of it
+ *                         served but whose worker has not heard of it. (Found
+ *                         by this model in multi_node_request::lost.)
  */
 
 #ifndef TERMS

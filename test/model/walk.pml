@@ -1,4 +1,64 @@
 /* Walks: the search for deadlocks over nodes, and its confirmation at the homes.
+ *
+ * What is modelled: walk (start, receive, begin, go_on, explore_here, ask, learn,
+ * confirm, accept, pass_verdict, sentence, end), wait_for_graph (reach, add,
+ * remove, find_cycle, youngest), what scope_actor answers (waits_of,
+ * blockers_of, waits_here, standing_of, still_pending, how_in_the_way,
+ * sentence), lock_table::blockers of an exclusive request, and who begins a
+ * walk: worker (take, begin_walk, waits_elsewhere), scope_state::seek_deadlock,
+ * pending::start, scope_actor::handle(open). Below that, of coordinator, worker
+ * and multi_node_request what it takes to make and to end waits: the lead, then
+ * the others, granted, abandon, release, waits_elsewhere, give back and ask
+ * again. Names as in the code.
+ *
+ * Each event of an actor is one step, written in C inside c_code, so that it can
+ * be read beside the code. On one node the scope's actor and the worker of a
+ * peer are two: a link delivers to each in order, and nothing orders what the two
+ * have received. (A worker may hear of a grant before it has seen what had
+ * arrived by then. The code's inbox forbids that; the model has more runs.)
+ * Requests wait at the link and are overtaken by everything else. A walk that is
+ * to begin begins some time later: that covers the grace of patient ones.
+ *
+ * Who runs: SCRIPT says which sessions live where and what they ask for. They
+ * ask and release at any time; a wait may end at any time (deadline, cancel; ENDS
+ * in all).
+ *
+ * What is asserted: a verdict hits a wait that was in a cycle, at some instant,
+ * as that of its youngest session; what is given back was the youngest's part in
+ * a cycle of partial grants; where only one cycle can be, there is one verdict;
+ * when all is quiet, nobody waits in a cycle: none was missed. In the end nothing
+ * is left. The truth about who waits for whom, and since when, is told by ghosts
+ * from rows, queues and words at once.
+ *
+ * An age is "nothing" or "something", ties by session: of two sessions that hold
+ * something the Lamport times may be in either order, so nothing is lost, but
+ * for an order against the numbers of the sessions.
+ *
+ * Not modelled: shared requests, upgrades, several terms in one request, views,
+ * links that break and walks that are begun again because of that, limits,
+ * queues that are attached while a walk looks.
+ *
+ * A trail is read with: SHOW=1 ./pan -r walk.pml.trail
+ *
+ * Faults, each with -D; spin finds every one of them:
+ *   NO_CONFIRMATION       what was seen is believed: a cycle that never was
+ *   ORIGIN_IS_VICTIM      the origin of the walk is told, not the youngest
+ *   TELLS_PARTIAL         a cycle of partial grants is told
+ *   HOME_BEGINS           the home begins the walk when it asks, not the node
+ *                         when the wait is entered
+ *   FORGETS_ELSEWHERE     a node that is asked is not told that the session
+ *                         waits elsewhere, too
+ *   ELSEWHERE_OVERTAKES   waits_elsewhere overtakes its request at the link, and
+ *                         is forgotten where it comes
+ *   INLINE_UNTOLD         a session that waits elsewhere is granted a first lock
+ *                         on the fast path, and nobody tells the nodes that it
+ *                         has asked: they begin no walk
+ *   HELD_UNTOLD           waits_elsewhere comes when the part is held already:
+ *                         no walk begins, though others wait for it now
+ *   AGE_AS_ASKED          a request says what its session held when it was made,
+ *                         and which of its others wait when it is opened: one
+ *                         that was granted in between is in neither
+ * The last four were found by this model, or on the way to it, in the code.
  */
 
 #ifndef SCRIPT
@@ -7,11 +67,12 @@
 #ifndef ENDS
 #define ENDS 0
 #endif
+/* CALM: the first two sessions release only when nothing else is going on. */
 
 /* Who asks for what. Each session has two requests; the second is asked when the
- * first is granted, or with TOGETHER while it is pending, too. ASK(session,
- * which, term, nodes as bits); a request for the home alone is direct, unless
- * WIDE_AT_HOME. HOME(session, node). */
+ * first is granted, or with TOGETHER while it is pending, too. HOME(session,
+ * node); ASK(session, which, term, nodes as bits): for its home alone it is a
+ * direct one. */
 #if SCRIPT == 1 /* a ring of two sessions over two nodes */
 #define NODES 2
 #define SESSIONS 2
@@ -33,6 +94,23 @@
 #define PLAY HOME(0, 0) HOME(1, 1) HOME(2, 1) \
   ASK(0, 0, 0, 2) ASK(0, 1, 1, 1) ASK(1, 0, 1, 1) ASK(1, 1, 0, 2) \
   ASK(2, 0, 0, 2)
+#define AT_FIRST 4 /* is granted before anything else */
+#elif SCRIPT == 7 /* the same over three nodes */
+#define NODES 3
+#define SESSIONS 3
+#define TERMS 2
+#define TOGETHER
+#define PLAY HOME(0, 2) HOME(1, 1) HOME(2, 1) \
+  ASK(0, 0, 0, 2) ASK(0, 1, 1, 1) ASK(1, 0, 1, 1) ASK(1, 1, 0, 2) \
+  ASK(2, 0, 0, 2)
+#define AT_FIRST 4
+#elif SCRIPT == 8 /* two requests of one session, over three nodes */
+#define NODES 3
+#define SESSIONS 2
+#define TERMS 2
+#define TOGETHER
+#define PLAY HOME(0, 2) HOME(1, 1) \
+  ASK(0, 0, 0, 2) ASK(0, 1, 1, 1) ASK(1, 0, 1, 1) ASK(1, 1, 0, 2)
 #elif SCRIPT == 4 /* a hold taken while a request is on its way */
 #define NODES 2
 #define SESSIONS 2
@@ -418,8 +496,11 @@ c_code {
         if (e->state == no_part || e->attempt != m.attempt || e->elsewhere)
           return;
         e->elsewhere = 1;
-        if (e->state == waiting || e->state == served)
-          begin_walk(m.q, n, 1);
+#ifdef HELD_UNTOLD
+        if (e->state == complete)
+          return;
+#endif
+        begin_walk(m.q, n, 1);
         break;
     }
   }
@@ -594,6 +675,9 @@ c_code {
                ? standing_whole : standing_none;
     if (h->attempt != x->attempt || (h->word != pending && h->word != has_it))
       return standing_none;
+#ifdef TELLS_PARTIAL
+    return standing_whole;
+#endif
     return h->is_whole ? standing_whole : standing_partial;
   }
 
@@ -925,9 +1009,6 @@ c_code {
         const edge* y = &w->edges[w->candidate[k] - 1];
         before &= y->seen <= last->asked || y->seen == last->seen;
       }
-#ifdef ALL_AT_ANY_TIME
-      before = 1;
-#endif
       if (home == n) {
         claim c = claim_of(w, i);
         standing_of(&c);
@@ -1063,14 +1144,12 @@ c_code {
   static void begin(int origin, wait first, int all_waits) {
     walk* w = &S.walks[n][origin];
     if (w->there) {
-#ifndef NOT_AGAIN
       /* A list of such; one that asks for all waits stands for them all. */
       all_waits |= w->again && (w->again_all || memcmp(&w->again_first, &first,
                                                        sizeof(first)));
       w->again = 1;
       w->again_first = first;
       w->again_all = all_waits;
-#endif
       return;
     }
     w->there = 1;
@@ -1280,6 +1359,10 @@ c_code {
       return;
     }
     h->elsewhere = on_board(q ^ 1);
+#ifndef AGE_AS_ASKED
+    /* After the look at the board: what is not there any more may be held. */
+    h->holds |= holds_something(session_of(q));
+#endif
     h->asked_for = 1;
     ask_part(q, lead_of(q), 0);
   }
@@ -1510,6 +1593,10 @@ c_code {
 #endif
                      );
       S.can.release[q] = h->word == has_it;
+#ifdef CALM
+      if (!quiet && session_of(q) < 2)
+        S.can.release[q] = 0;
+#endif
       S.can.end[q] = S.ends > 0 && h->word == pending;
       S.can.open[q] = h->post_open;
       S.can.cancel[q] = h->post_cancel && !h->post_open;
@@ -1517,7 +1604,9 @@ c_code {
       S.can.elsewhere[q] = h->post_elsewhere && !h->post_open;
       for (o = 0; o < NODES; ++o) {
         S.can.hear[q][o] = S.far[q][o].state == served;
-        S.can.begin[q][o] = S.begin[q][o] != 0;
+        /* Of one inbox: that its session waits elsewhere was posted first. */
+        S.can.begin[q][o] = S.begin[q][o] != 0
+                            && !(direct(q) && S.home[q ^ 1].post_elsewhere);
       }
     }
     for (o = 0; o < NODES; ++o) {
@@ -1585,6 +1674,9 @@ c_code {
   static void at_first(void) {
     memset(&S, 0, sizeof(S));
     PLAY
+#ifdef AT_FIRST
+    client_asks(AT_FIRST);
+#endif
     after();
   }
 }
