@@ -53,6 +53,10 @@
  *                         that has ended but still hangs
  *   MEETS_NO_HOLDER       the same, because of an upgrade whose session has
  *                         released its hold meanwhile
+ *   NO_LOOK_AFTER_THE_LAST
+ *                         a release passes the row on to the last of a queue,
+ *                         and its manager does not hear that it is empty
+ *   PASSES_AND_FORGETS    whom a release passes the row on to is not settled
  *   LEFT_IN_LEDGER        a waiter that ended before it was listed stays listed
  */
 
@@ -495,6 +499,46 @@ inline demote_all(c) {
   first = 0; at = 0
 }
 
+/* lock_table::pass_on: the row is free, and the head wants it exclusively. Sets
+ * `next`, who is to be settled after the section, unless a session waits there
+ * twice: then its manager has to come. */
+inline pass_on() {
+  i = 0;
+  do
+  :: i < CLIENTS && yes ->
+     k = 0; at = 0;
+     do
+     :: k < size ->
+        at = (session(queue[k]) == i -> at + 1 : at);
+        k++
+     :: else -> break
+     od;
+     yes = (at < 2);
+     i++
+  :: else -> break
+  od;
+  i = 0; at = 0; k = 0;
+  if
+  :: yes ->
+     next = queue[0];
+     /* The order of grants is the order of tickets. */
+     do
+     :: at < drawn && tickets[at] != next -> at++
+     :: else -> break
+     od;
+     assert(at == 0 || at == drawn);
+     take_from_queue(next);
+     link(next);
+     if
+#ifndef NO_LOOK_AFTER_THE_LAST
+     :: size == 0 -> want_look()
+#endif
+     :: else
+     fi
+  :: else -> want_look()
+  fi
+}
+
 /* lock_table::release; `to_prior` for a grant that nobody has seen, whose
  * record is freed, and whose client is told if `tell`. Sets `done` if this was
  * the end of the hold. */
@@ -529,7 +573,9 @@ inline take_out(e, to_prior, tell) {
 #endif
           :: else ->
              if
-             :: yes -> want_look()
+             :: yes && !any && mode[queue[0]] == exclusive ->
+                pass_on()
+             :: yes && (any || mode[queue[0]] != exclusive) -> want_look()
              :: else
              fi
           fi
@@ -720,6 +766,25 @@ inline settle(e) {
 
 /* -- sequences -------------------------------------------------------------- */
 
+/* local_locks::after: settles whom the row was passed on to. Who has ended gives
+ * it back, and it is passed on again. */
+inline after() {
+  do
+  :: next != NOBODY ->
+     d_step { passed = next; next = NOBODY }
+#ifndef PASSES_AND_FORGETS
+     settle(passed);
+     if
+     :: !got -> take_out(passed, 1, won)
+     :: else
+     fi;
+#endif
+     d_step { won = 0; got = 0; done = 0; passed = NOBODY }
+  :: else -> break
+  od;
+  skip /* a loop may not be left into a d_step */
+}
+
 /* The grantor's part after the row: local_locks::settle_granted. */
 inline settle_granted(e) {
   settle(e);
@@ -728,6 +793,7 @@ inline settle_granted(e) {
   :: else
   fi;
   d_step { won = 0; got = 0; done = 0 }
+  after()
 }
 
 /* waiter::judge and session_ledger::leave_wait. Two steps, but what comes
@@ -844,7 +910,7 @@ inline ask() {
        fi
      }
      if
-     :: !won -> take_out(e, 1, 1)
+     :: !won -> take_out(e, 1, 1); after()
      :: else
      fi;
      e = 0;
@@ -864,6 +930,7 @@ inline drop(e) {
 /* local_locks::release */
 inline release(e) {
   take_out(e, 0, 0);
+  after();
   d_step {
     if
     :: entered[e] -> assert(parties[e] == 1); entered[e] = 0; parties[e] = 0
@@ -888,6 +955,7 @@ inline let_go(a) {
 
 proctype client(byte c) {
   byte asked, i, k, at, other, first, best, e;
+  byte next = NOBODY, passed = NOBODY;
   bit any, own, others, yes, got, won, hangs, orphan, done;
   bit lost[ALL];
 
@@ -917,7 +985,8 @@ proctype client(byte c) {
 /* Deadlines, cancels and deaths, of any session at any moment. */
 proctype reaper() {
   byte c, i, k, at, first, best, e, acts;
-  bit any, own, others, yes, won, done;
+  byte next = NOBODY, passed = NOBODY;
+  bit any, own, others, yes, got, won, done;
   bit holds[ASKS];
   bit waits[ASKS];
 
@@ -985,6 +1054,7 @@ proctype reaper() {
      do
      :: e < (c + 1) * ASKS && holds[e % ASKS] ->
         take_out(e, 0, 0);
+        after();
         drop(e);
         holds[e % ASKS] = 0
      :: e < (c + 1) * ASKS && !holds[e % ASKS] -> e++
@@ -999,6 +1069,7 @@ proctype reaper() {
 /* local_locks::manage, at each look. */
 proctype term_manager(byte m) {
   byte i, k, at, e, count, first, best;
+  byte next = NOBODY, passed = NOBODY;
   bit any, own, others, yes, got, won, gone, done, busy, again;
 
   bit mine[ALL]; /* taken out of the queue, not settled yet */
