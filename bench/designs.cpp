@@ -31,6 +31,7 @@
 #include "bench/messages.hpp"
 #include "test/support/child.hpp"
 #include "test/support/free_port.hpp"
+#include "test/support/memory.hpp"
 
 #include <filesystem>
 #include <iostream>
@@ -44,6 +45,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using pawl::testing::child;
+using pawl::testing::peak_memory;
 using pawl::testing::free_port;
 
 struct plan {

@@ -26,14 +26,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <malloc.h>
 #include <sys/resource.h>
 
 namespace bench {
@@ -217,30 +215,6 @@ inline double cpu_seconds() {
            + static_cast<double>(t.tv_usec) * 1e-6;
   };
   return seconds(x.ru_utime) + seconds(x.ru_stime);
-}
-
-/// Resident memory now, or the most of it so far ("VmRSS:", "VmHWM:"), in
-/// bytes.
-inline std::uint64_t memory(const std::string& key = "VmRSS:") {
-  std::ifstream file{"/proc/self/status"};
-  std::string word;
-  std::uint64_t kib = 0;
-  while (file >> word)
-    if (word == key) {
-      file >> kib;
-      break;
-    }
-  return kib * 1024;
-}
-
-inline std::uint64_t peak_memory() {
-  return memory("VmHWM:");
-}
-
-/// Gives what malloc keeps for later back to the system, so that `memory` is
-/// what is in use.
-inline void trim_memory() {
-  ::malloc_trim(0);
 }
 
 // -- the report ---------------------------------------------------------------

@@ -19,6 +19,7 @@
 // is left.
 
 #include "bench/measure.hpp"
+#include "test/support/memory.hpp"
 
 #include <pawl/actors/scope.hpp>
 #include <pawl/actors/type_ids.hpp>
@@ -42,6 +43,8 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace compat = pawl::compat;
+using pawl::testing::memory;
+using pawl::testing::trim_memory;
 
 struct config : caf::actor_system_config {
   config() {

@@ -2,6 +2,7 @@
 // that was in none.
 
 #include "pawl/test/actors/fixture.hpp"
+#include "pawl/test/support/memory.hpp"
 
 #include <fmt/format.h>
 
@@ -331,6 +332,7 @@ TEST_F(deadlock, search_does_not_grow_with_the_queue) {
   ASSERT_TRUE(held);
   auto all = make_puppet();
   auto done = std::make_shared<std::atomic<std::size_t>>(0);
+  auto before = memory();
   tell_puppet(all, [=, where = *tags_](puppet* self) {
     for (std::size_t i = 0; i < count; ++i) {
       auto s = where.activity(self);
@@ -345,9 +347,13 @@ TEST_F(deadlock, search_does_not_grow_with_the_queue) {
   auto seen = tags_->statistics();
   EXPECT_EQ(seen.walks, count);
   EXPECT_LE(seen.walk_visits, 3 * count);
-  std::printf("%zu waiters: %llu walks, %llu visits\n", count,
-              static_cast<unsigned long long>(seen.walks),
-              static_cast<unsigned long long>(seen.walk_visits));
+  auto took = memory() - before;
+  fmt::print("{} waiters: {} walks, {} visits, {} KiB\n", count, seen.walks,
+             seen.walk_visits, took / 1024);
+  // A session, two requests, two holds and a response each, and no graph.
+  if (!sanitized) {
+    EXPECT_LT(took, count * 8 * 1024);
+  }
   EXPECT_EQ(told(), 0u);
   held->release();
   EXPECT_TRUE(eventually([&] { return *done == count; }));

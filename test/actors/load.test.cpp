@@ -2,21 +2,11 @@
 // it stays.
 
 #include "pawl/test/actors/fixture.hpp"
+#include "pawl/test/support/memory.hpp"
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
 #include <random>
-
-#include <malloc.h>
-#include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 namespace pawl::testing {
 namespace {
@@ -26,14 +16,10 @@ constexpr std::size_t scaled(std::size_t x) {
   return sanitized ? x / 10 : x;
 }
 
-/// Resident memory of this process, in bytes.
+/// What is in use.
 std::size_t resident() {
-  ::malloc_trim(0);
-  std::ifstream file{"/proc/self/statm"};
-  std::size_t all = 0;
-  std::size_t present = 0;
-  file >> all >> present;
-  return present * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  trim_memory();
+  return memory();
 }
 
 constexpr std::size_t mebibyte = 1024 * 1024;
