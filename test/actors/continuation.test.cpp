@@ -14,10 +14,7 @@ namespace {
 void chain(caf::event_based_actor* self, const scope& where, int left,
            std::promise<std::size_t>* done, const char* bottom,
            std::size_t deepest) {
-  char here = 0;
-  auto depth = static_cast<std::size_t>(bottom > &here ? bottom - &here
-                                                       : &here - bottom);
-  deepest = std::max(deepest, depth);
+  deepest = std::max(deepest, stack_since(bottom));
   if (left == 0) {
     done->set_value(deepest);
     return;
@@ -33,8 +30,7 @@ TEST_F(continuation_test, a_million_immediate_continuations_need_no_stack) {
   auto a = make_puppet();
   std::promise<std::size_t> deepest;
   tell(a, [&](caf::event_based_actor* self) {
-    char bottom = 0;
-    chain(self, *tags_, 1'000'000, &deepest, &bottom, 0);
+    chain(self, *tags_, 1'000'000, &deepest, stack_place(), 0);
   });
   EXPECT_LT(deepest.get_future().get(), 16u * 1024);
 }

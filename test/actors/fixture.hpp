@@ -40,6 +40,18 @@ bool eventually(F condition, std::chrono::milliseconds limit = 20s) {
   return true;
 }
 
+/// Where the stack stands. Not the address of a local: a sanitizer may keep that
+/// elsewhere.
+[[gnu::noinline]] inline const char* stack_place() {
+  return static_cast<const char*>(__builtin_frame_address(0));
+}
+
+inline std::size_t stack_since(const char* bottom) {
+  auto* here = stack_place();
+  return static_cast<std::size_t>(here > bottom ? here - bottom
+                                                : bottom - here);
+}
+
 struct task : compat::deliverable {
   std::function<void(caf::event_based_actor*)> f;
 };

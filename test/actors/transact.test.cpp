@@ -862,14 +862,11 @@ TEST_F(transact_test, a_hundred_thousand_tasks_in_a_row_need_no_stack) {
   auto deepest = std::make_shared<std::size_t>(0);
   std::promise<bool> done;
   tell(me_, [&, deepest](caf::event_based_actor* self) {
-    char bottom = 0;
-    for_each(*tags_, self, std::vector<int>(100'000), 1, [&, deepest](int) {
-      return transact(*tags_, self, [&, deepest](transaction tx) {
-        tx.lock("a", exclusive).then([&, deepest](lock) {
-          char here = 0;
-          auto depth = static_cast<std::size_t>(
-            &bottom > &here ? &bottom - &here : &here - &bottom);
-          *deepest = std::max(*deepest, depth);
+    auto* bottom = stack_place();
+    for_each(*tags_, self, std::vector<int>(100'000), 1, [=, this](int) {
+      return transact(*tags_, self, [=](transaction tx) {
+        tx.lock("a", exclusive).then([=](lock) {
+          *deepest = std::max(*deepest, stack_since(bottom));
         });
       });
     }).then([&] { done.set_value(true); });
