@@ -18,7 +18,7 @@ pawl_packages=(
   libcaf-dev libfmt-dev libxxhash-dev
   libgtest-dev libbenchmark-dev
   libcli11-dev libmodbus-dev nlohmann-json3-dev librocksdb-dev
-  spin iproute2
+  spin iproute2 clang libclang-rt-14-dev
 )
 
 install_packages() {
