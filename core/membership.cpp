@@ -1,7 +1,6 @@
 #include "pawl/core/membership.hpp"
 
 #include "pawl/core/ensure.hpp"
-#include "pawl/core/planted.hpp"
 
 namespace pawl {
 
@@ -270,9 +269,7 @@ void membership::ready_if_resolved(changes& out) {
   if (phase_ != phase::joining)
     return;
   for (std::size_t i = 0; i < peers_.size(); ++i)
-    if (!resolved(static_cast<node_slot>(i))
-        && !(PAWL_PLANTED(is_ready_without_hand_over)
-             && peers_[i].state == peer_state::linked))
+    if (!resolved(static_cast<node_slot>(i)))
       return;
   phase_ = phase::ready;
   out.became_ready = true;

@@ -30,7 +30,7 @@ enum class fault : std::size_t {
   raises_no_token,
   /// What came over a link stays when it is gone.
   ignores_incarnations,
-  /// A node is ready as soon as it has links.
+  /// A node is ready without what its peers hold everywhere.
   is_ready_without_hand_over,
   /// Holds that meet after a cut stay as they are.
   settles_no_conflict,
@@ -39,8 +39,6 @@ enum class fault : std::size_t {
   /// A cycle that was found is told without asking the homes.
   skips_the_confirmation,
   sentences_the_oldest,
-  /// A search does not go on when somebody has left a queue.
-  stops_at_who_has_left,
   /// An abandon is faster than the request that went before it.
   abandon_overtakes,
   none,
@@ -54,7 +52,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(fault::none)>
     "ignores_incarnations",      "is_ready_without_hand_over",
     "settles_no_conflict",       "begins_no_walk",
     "skips_the_confirmation",    "sentences_the_oldest",
-    "stops_at_who_has_left",     "abandon_overtakes",
+    "abandon_overtakes",
   };
 
 /// The one that is in.

@@ -360,7 +360,7 @@ void walks::learn(walk& w, const walk::owed& asked,
   }
   // What the node has no answer for waits there no more, whatever its home has
   // said before: who was named as behind it is behind somebody else.
-  if (!x.cut_short && !PAWL_PLANTED(stops_at_who_has_left))
+  if (!x.cut_short)
     for (const auto& wait : asked.waits)
       if (std::none_of(x.waits.begin(), x.waits.end(),
                        [&](const auto& y) { return y.wait == wait; }))

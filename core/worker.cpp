@@ -246,7 +246,7 @@ void worker::receive_one(const hand_over_message& x, scope_effects& out) {
   }
   std::uint32_t count = 0;
   for (const auto& hold : x.holds) {
-    if (!acceptable(hold))
+    if (!acceptable(hold) || PAWL_PLANTED(is_ready_without_hand_over))
       continue;
     install(hold, out);
     ++count;

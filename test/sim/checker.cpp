@@ -261,6 +261,12 @@ void scope_cluster::check_token(const ask& a, const term& what,
     if (options_.splits() && !has_part(a, {what, lock_mode::exclusive}, node))
       continue;
     auto& last = last_[{what, node}];
+    // Of two handles of a session the one may be raised before the other is
+    // heard of.
+    auto known = issued_.find({what, last});
+    if (known != issued_.end() && known->second == a.who
+        && is_another_handle(a, what))
+      continue;
     check(token > last || (again && token == last),
           fmt::format("token {} of {} on {} is not above {}, for {}", token,
                       to_string(what), to_index(node), last,

@@ -122,8 +122,10 @@ void scope_cluster::empty_scope(open_scope& s) {
   s.own.close_epoch(nobody);
   s.workers.clear();
   for (std::size_t m = 0; m < s.managers.size(); ++m)
-    while (s.managers[m] != nullptr)
+    for (int looks = 0; s.managers[m] != nullptr; ++looks) {
+      check(looks < 10'000, "a scope that was emptied has no queues");
       s.manage(static_cast<manager_ref>(m + 1));
+    }
   check(s.locks.table().rows() == 0, "a scope that was emptied has no rows");
   rows_.forget(s.on.index);
 }
