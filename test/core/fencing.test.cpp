@@ -93,7 +93,8 @@ TEST(fencing, a_running_floor_stays_above_counters_that_run_with_the_time) {
   // heard of it; what the peer knows has grown as much.
   using namespace std::chrono_literals;
   pawl::fencing::running_floor known;
-  auto start = pawl::fencing::floor_at(pawl::fencing::origin_ns + 1'000'000);
+  auto start
+    = pawl::fencing::floor_at(pawl::fencing::origin_ns + 3'600'000'000'000);
   known.raise(start, 5s);
   EXPECT_EQ(known.at(5s), start);
   EXPECT_EQ(known.at(5s + 160ns),
