@@ -16,6 +16,18 @@ pending::whole_hold& whole_of(const hold_record& r) noexcept {
   return static_cast<pending::whole_hold&>(*r.owner);
 }
 
+bool downgrade_here(hold_record& r) {
+  auto& session = session_of(r);
+  auto& scope = session.scope();
+  if (!scope.locks.downgrade(r))
+    return false;
+  // The session may have the term on other nodes, too, or be about to.
+  if (scope.wide_requests.load(std::memory_order_relaxed) > 0)
+    if (auto what = scope.locks.table().term_of(r))
+      scope.put(post::downgraded{session.id(), std::move(*what)});
+  return true;
+}
+
 } // namespace
 
 release_result lock::release() noexcept {
@@ -33,9 +45,8 @@ release_result lock::release() noexcept {
 bool lock::downgrade() noexcept {
   if (record_ == nullptr)
     return false;
-  auto& locks = session_of(*record_).scope().locks;
   if (record_->what != hold_record::kind::whole)
-    return locks.downgrade(*record_);
+    return downgrade_here(*record_);
   if (record_->lost() || session_of(*record_).closed())
     return false;
   auto& x = whole_of(*record_);

@@ -175,6 +175,12 @@ void scope_actor::handle(post::downgrade& x) {
   run(out);
 }
 
+void scope_actor::handle(post::downgraded& x) {
+  scope_effects out;
+  home_.downgraded(x.who, x.what, out);
+  run(out);
+}
+
 void scope_actor::handle(post::settled& x) {
   scope_effects out;
   own_.settled(*x.what, out);

@@ -51,6 +51,7 @@ private:
   void handle(post::cancel& x);
   void handle(post::release& x);
   void handle(post::downgrade& x);
+  void handle(post::downgraded& x);
   void handle(post::settled& x);
   void handle(post::from_peer& x);
   void handle(post::link_up& x);

@@ -76,6 +76,12 @@ struct downgrade {
   std::uint16_t which;
 };
 
+/// A session has made its hold on this node shared; it may have it elsewhere.
+struct downgraded {
+  session_id who;
+  term what;
+};
+
 /// A waiter of the node's own worker. One reference comes with it.
 struct settled {
   part_waiter* what;
@@ -139,10 +145,10 @@ struct stop {
 
 using scope_post
   = std::variant<post::open, post::cancel, post::release, post::downgrade,
-                 post::settled, post::from_peer, post::link_up,
-                 post::peer_is_up, post::link_down, post::rejected, post::effects,
-                 post::walk, post::elsewhere, post::close_party, post::arm,
-                 post::stop>;
+                 post::downgraded, post::settled, post::from_peer,
+                 post::link_up, post::peer_is_up, post::link_down,
+                 post::rejected, post::effects, post::walk, post::elsewhere,
+                 post::close_party, post::arm, post::stop>;
 
 /// Something that has to end before the locks of its scope do.
 class stop_first {

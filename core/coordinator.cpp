@@ -89,18 +89,25 @@ void coordinator::downgrade(const request_id& id, std::uint16_t which,
   if (held == nullptr)
     return;
   ensure(which < held->spec().terms.size(), "a client names a term it asked");
-  // It is the session's hold that becomes shared, so its other handles do. A
-  // shared handle says so, too: an exclusive one that is gone by now may have
+  // A shared handle says so, too: an exclusive one that is gone by now may have
   // left the hold exclusive, which only its nodes know.
   auto session = held->spec().session;
   auto what = held->spec().terms[which].what;
+  downgraded(session, what, out);
+}
+
+/// It is the session's hold that becomes shared, so its other handles do.
+void coordinator::downgraded(const session_id& session, const term& what,
+                             scope_effects& out) {
+  if (of_session_.count(session.serial) == 0)
+    return;
   for (auto serial : of_session_.at(session.serial)) {
     auto& x = requests_.at(serial);
     if (auto i = x.find_term(what); i && !x.pending())
       x.downgrade(*i, out);
   }
   scope_effects all;
-  ask_anew_for(*held, what, all);
+  ask_anew_for(session, what, nullptr, all);
   give_back_first(all, out);
 }
 
@@ -205,7 +212,8 @@ void coordinator::receive_one(node_slot from, const lost_message& x,
   if (auto* request = pick(x.id)) {
     scope_effects all;
     if (request->lost(from, x, all))
-      ask_anew_for(*request, request->spec().terms[x.which].what, all);
+      ask_anew_for(request->spec().session, request->spec().terms[x.which].what,
+                   request, all);
     give_back_first(all, out);
   } else if (x.id.home == options_.self) {
     out.push_back(effect::send{from, release_message{x.id, {}}});
@@ -341,17 +349,18 @@ void coordinator::start(multi_node_request& x, scope_effects& out) {
   x.start(std::move(nodes), std::move(carried), out);
 }
 
-/// The session's hold on a term, which came of `x`, is not what it was. What
-/// else it wants exclusively there may have been granted because of that hold,
-/// with its token.
-void coordinator::ask_anew_for(const multi_node_request& x, const term& what,
+/// The session's hold on a term is not what it was. What else it wants
+/// exclusively there may have been granted because of that hold, with its
+/// token.
+void coordinator::ask_anew_for(const session_id& session, const term& what,
+                               const multi_node_request* except,
                                scope_effects& out) {
-  for (auto serial : of_session_.at(x.spec().session.serial)) {
-    auto& y = requests_.at(serial);
-    if (auto i = y.find_term(what);
-        i && y.pending() && &y != &x
-        && y.spec().terms[*i].mode == lock_mode::exclusive)
-      y.give_back_and_ask_again(out);
+  for (auto serial : of_session_.at(session.serial)) {
+    auto& x = requests_.at(serial);
+    if (auto i = x.find_term(what);
+        i && x.pending() && &x != except
+        && x.spec().terms[*i].mode == lock_mode::exclusive)
+      x.give_back_and_ask_again(out);
   }
 }
 

@@ -88,8 +88,13 @@ public:
                scope_effects& out);
 
   /// The session's hold on that term becomes shared, whatever requests it came
-  /// from. O(requests).
+  /// from. O(requests of the session).
   void downgrade(const request_id& id, std::uint16_t which, scope_effects& out);
+
+  /// The same, for a session that has made its hold on this node shared by a
+  /// lock for this node alone.
+  void downgraded(const session_id& session, const term& what,
+                  scope_effects& out);
 
   /// A cycle of partial grants is broken at this request.
   void give_back_and_ask_again(const request_id& id, scope_effects& out);
@@ -170,8 +175,8 @@ private:
   void start_what_can(scope_effects& out);
   void start(multi_node_request& x, scope_effects& out);
   void tell_siblings(const multi_node_request& x);
-  void ask_anew_for(const multi_node_request& x, const term& what,
-                    scope_effects& out);
+  void ask_anew_for(const session_id& session, const term& what,
+                    const multi_node_request* except, scope_effects& out);
   static void give_back_first(scope_effects& all, scope_effects& out);
   [[nodiscard]] bool must_wait(const request_spec& x) const;
   template <class F>

@@ -17,6 +17,7 @@
 
 #include "pawl/core/ids.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -59,6 +60,38 @@ constexpr fencing_token next(fencing_token seen, node_slot slot) noexcept {
 constexpr node_slot issuer(fencing_token x) noexcept {
   return static_cast<node_slot>(x & slot_mask);
 }
+
+/// The largest token that may have been issued by now by anybody of whom this
+/// node has heard. It runs with the time, as counters may: so what a node knows
+/// of a peer's counters stays true while it hears nothing. Nodes tell each
+/// other theirs, and the largest spreads.
+class running_floor {
+public:
+  using time_point = std::chrono::nanoseconds; // of a steady clock
+
+  /// That much may have been issued at that time.
+  void raise(fencing_token x, time_point now) noexcept {
+    auto at_zero = x - run(now);
+    auto known = at_zero_.load(std::memory_order_relaxed);
+    // As differences: the zero of the clock may lie before that of the tokens.
+    while (static_cast<std::int64_t>(at_zero - known) > 0
+           && !at_zero_.compare_exchange_weak(known, at_zero,
+                                              std::memory_order_relaxed)) {
+      // retry
+    }
+  }
+
+  [[nodiscard]] fencing_token at(time_point now) const noexcept {
+    return at_zero_.load(std::memory_order_relaxed) + run(now);
+  }
+
+private:
+  static fencing_token run(time_point now) noexcept {
+    return static_cast<fencing_token>(now.count() / tick.count()) << slot_bits;
+  }
+
+  std::atomic<fencing_token> at_zero_{0};
+};
 
 } // namespace fencing
 } // namespace pawl

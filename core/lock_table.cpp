@@ -1,6 +1,7 @@
 #include "pawl/core/lock_table.hpp"
 
 #include "pawl/core/ensure.hpp"
+#include "pawl/core/planted.hpp"
 #include "pawl/core/session_ledger.hpp"
 
 #include <algorithm>
@@ -223,8 +224,9 @@ lock_table::verdict lock_table::enter_held(locked_bucket& b, row& x,
       return verdict::waits;
     how = access::join;
   }
-  if (how == access::conflict || (queued && how == access::join
-                                  && mode == lock_mode::exclusive))
+  if (how == access::conflict
+      || (queued && how == access::join && mode == lock_mode::exclusive
+          && !PAWL_PLANTED(grants_past_the_queue)))
     return verdict::waits;
   enter(b, x, r, mode, how, from);
   // Exclusive from now on: this may cover what the session waits for.
@@ -359,6 +361,13 @@ lock_table::end_of_hold lock_table::downgrade(hold_record& r) {
   return result;
 }
 
+std::optional<term> lock_table::term_of(const hold_record& r) const {
+  locked_bucket b{*this, r.hash};
+  if (r.mode.load(std::memory_order_relaxed) == lock_mode::none)
+    return std::nullopt;
+  return term::from_canonical(term_of(find(b, r)));
+}
+
 manager_ref lock_table::abandon(waiter& w) {
   manager_ref look = 0;
   auto hung = false;
@@ -372,7 +381,7 @@ manager_ref lock_table::abandon(waiter& w) {
       q.take_out(w);
       b.set(x, b.get(x) - one_waiter);
       // Those behind it can be kept waiting by it alone only if it was first.
-      if (was_first)
+      if (was_first && !PAWL_PLANTED(leaves_without_a_look))
         look = q.want_look();
     }
   }
@@ -442,8 +451,11 @@ bool lock_table::blockers(const waiter& w,
   auto may_be_why = [&](const waiter& u) {
     return u.mode() == lock_mode::exclusive && foreign(u) && !is_over(u);
   };
+  // Where holds conflict, after a cut, an exclusive request ahead may wait for
+  // some that are in nobody else's way.
+  auto mixed = (word & mixed_bit) != 0;
   const waiter* because_of = nullptr;
-  if (w.mode() == lock_mode::shared && follow) {
+  if (w.mode() == lock_mode::shared && (follow || mixed)) {
     // The nearest: shared ones ahead of it are in its way, but not in this one's.
     for (auto* u = w.queue_prev; u != nullptr && because_of == nullptr;
          u = u->queue_prev)

@@ -76,6 +76,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -241,6 +242,9 @@ public:
   }
 
   // -- queries ----------------------------------------------------------------
+
+  /// The term of a hold, unless it has been given up.
+  [[nodiscard]] std::optional<term> term_of(const hold_record& r) const;
 
   /// The word of a term's row, read under the bit: counts and mode.
   struct row_view {

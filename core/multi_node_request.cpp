@@ -1,6 +1,7 @@
 #include "pawl/core/multi_node_request.hpp"
 
 #include "pawl/core/ensure.hpp"
+#include "pawl/core/planted.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -97,8 +98,8 @@ void multi_node_request::fail(outcome why, node_slot concerned,
 void multi_node_request::granted(node_slot from, const granted_message& what,
                                  std::uint64_t lamport, scope_effects& out) {
   auto* x = find(from);
-  if (x == nullptr || what.attempt != attempt_
-      || x->state == part_state::unasked) {
+  auto old = what.attempt != attempt_ && !PAWL_PLANTED(believes_old_attempts);
+  if (x == nullptr || old || x->state == part_state::unasked) {
     out.push_back(effect::send{from, abandon_message{id(), what.attempt}});
     return;
   }
@@ -279,7 +280,8 @@ void multi_node_request::release(std::span<const std::uint16_t> which,
   if (all)
     gone.clear();
   for (const auto& x : parts_)
-    out.push_back(effect::send{x.node, release_message{id(), gone}});
+    if (!PAWL_PLANTED(releases_on_the_lead_only) || &x == &parts_.front())
+      out.push_back(effect::send{x.node, release_message{id(), gone}});
   if (all)
     stop();
 }
@@ -496,7 +498,8 @@ void multi_node_request::end(outcome why, node_slot concerned,
 /// Takes back what was asked, wherever it was.
 void multi_node_request::abandon_all(scope_effects& out) {
   for (const auto& x : parts_)
-    if (x.state != part_state::unasked)
+    if (x.state != part_state::unasked
+        && (!PAWL_PLANTED(abandons_on_the_lead_only) || &x == &parts_.front()))
       out.push_back(effect::send{x.node, abandon_message{id(), attempt_}});
 }
 

@@ -1,6 +1,7 @@
 #include "pawl/core/wait_for_graph.hpp"
 
 #include "pawl/core/ensure.hpp"
+#include "pawl/core/planted.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -219,8 +220,10 @@ void wait_for_graph::remove_if(Predicate over) {
 }
 
 std::size_t youngest(std::span<const session_age> ages) noexcept {
-  return static_cast<std::size_t>(
-    std::max_element(ages.begin(), ages.end()) - ages.begin());
+  auto i = PAWL_PLANTED(sentences_the_oldest)
+             ? std::min_element(ages.begin(), ages.end())
+             : std::max_element(ages.begin(), ages.end());
+  return static_cast<std::size_t>(i - ages.begin());
 }
 
 } // namespace pawl

@@ -1,6 +1,7 @@
 #include "pawl/core/walk.hpp"
 
 #include "pawl/core/ensure.hpp"
+#include "pawl/core/planted.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -382,6 +383,11 @@ walk_claim walks::claim_of(const wait_for_graph::cycle& x, std::size_t place) {
 bool walks::confirm(walk& w, scope_effects& out) {
   const auto& all = w.candidate;
   w.standings.assign(all.size(), {});
+  if (PAWL_PLANTED(skips_the_confirmation)) {
+    for (std::size_t i = 0; i < all.size(); ++i)
+      w.standings[i] = {true, standing::whole, {i, all[i].wait.session}};
+    return true;
+  }
   std::map<node_slot, walk::to_confirm> asked;
   const auto& last = all.back();
   auto good = true;

@@ -2,6 +2,7 @@
 
 #include "pawl/core/ensure.hpp"
 #include "pawl/core/multi_node_request.hpp"
+#include "pawl/core/planted.hpp"
 
 #include <algorithm>
 #include <span>
@@ -137,6 +138,12 @@ void worker::close_epoch(scope_effects& out) {
   held_back_.clear();
   if (!requests_.empty())
     locks_.note_own_end();
+  if (PAWL_PLANTED(ignores_incarnations) && options_.peer != options_.self) {
+    for (auto& [id, e] : requests_)
+      static_cast<void>(e.release()); // in use until the program ends
+    requests_.clear();
+    sessions_.clear();
+  }
   while (!requests_.empty())
     drop(request_id{requests_.begin()->first}, out);
 }
@@ -216,7 +223,8 @@ void worker::receive_one(const raise_message& x, scope_effects& out) {
     auto* r = e->holds[i].record;
     if (r == nullptr)
       continue;
-    if (e->ask.terms[i].mode == lock_mode::exclusive)
+    if (e->ask.terms[i].mode == lock_mode::exclusive
+        && !PAWL_PLANTED(raises_no_token))
       locks_.table().raise(*r, x.tokens[i]);
     auto expected = part_owner::standing::asked;
     if (x.whole
@@ -240,7 +248,7 @@ void worker::receive_one(const hand_over_message& x, scope_effects& out) {
   }
   std::uint32_t count = 0;
   for (const auto& hold : x.holds) {
-    if (!acceptable(hold))
+    if (!acceptable(hold) || PAWL_PLANTED(is_ready_without_hand_over))
       continue;
     install(hold, out);
     ++count;
@@ -326,6 +334,8 @@ void worker::take(entry& e, scope_effects& out) {
 /// or waits elsewhere. Or somebody may have looked for it in vain (`raced`).
 void worker::begin_walk(const entry& e, bool raced, scope_effects& out) {
   const auto& x = e.ask;
+  if (PAWL_PLANTED(begins_no_walk))
+    return;
   if (!raced && !x.elsewhere && e.holds.empty()
       && x.age.lamport == session_age::holds_nothing)
     return;
@@ -499,6 +509,8 @@ struct worker::rival {
 /// If holds of the row conflict: asks for the top one, or ends those that lost,
 /// direct ones here and the others by telling their homes, each once.
 void worker::settle_row(const term& what, scope_effects& out) {
+  if (PAWL_PLANTED(settles_no_conflict))
+    return;
   std::vector<rival> all;
   locks_.table().for_each_holder(what, [&](const hold_record& r) {
     if (rival x{r}; x.known != part_owner::standing::lost)

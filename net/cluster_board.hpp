@@ -102,16 +102,17 @@ public:
   // -- what only grows --------------------------------------------------------
 
   [[nodiscard]] fencing_token floor() const noexcept {
-    return floor_.load(std::memory_order_relaxed);
+    return floor_.at(clock::now().time_since_epoch());
   }
 
   [[nodiscard]] std::uint64_t lamport() const noexcept {
     return lamport_.load(std::memory_order_relaxed);
   }
 
-  /// The largest token that is known to have been issued by anybody.
+  /// The largest token that may have been issued by anybody, as far as is
+  /// known.
   void raise_floor(fencing_token x) noexcept {
-    raise(floor_, x);
+    floor_.raise(x, clock::now().time_since_epoch());
   }
 
   void raise_lamport(std::uint64_t x) noexcept {
@@ -155,7 +156,7 @@ private:
   node_slot self_;
   std::chrono::milliseconds node_timeout_;
   std::array<line, max_nodes> lines_;
-  alignas(64) std::atomic<std::uint64_t> floor_ = 0;
+  alignas(64) fencing::running_floor floor_;
   std::atomic<std::uint64_t> lamport_ = 0;
 };
 

@@ -1,7 +1,6 @@
-// The home side alone, and then whole scopes from seeds.
+// The home side alone. Whole scopes are simulated in test/sim.
 
 #include "pawl/core/coordinator.hpp"
-#include "scope_cluster.hpp"
 
 #include <gtest/gtest.h>
 
@@ -248,6 +247,25 @@ TEST_F(Coordinator, ADowngradeComesBeforeWhatItMakesStartAnew) {
   EXPECT_EQ(said(), "0:downgrade 0:abandon 0:request");
 }
 
+TEST_F(Coordinator, ADowngradeOfALockForThisNodeAloneIsOneOfTheSession) {
+  // A request for all nodes, granted here because of that lock, would be whole
+  // as exclusive while it is shared here.
+  join();
+  auto pending = spec(node_choice::every_node);
+  home.open(pending, out);
+  auto lead = std::get<effect::send>(out.back()).to;
+  home.receive(lead, granted_message{pending.id, 0, {900}}, out);
+  said();
+  home.downgraded({a, 1}, term{"another"}, out);
+  EXPECT_EQ(said(), "");
+  home.downgraded({a, 1}, term{"t"}, out);
+  auto text = said();
+  EXPECT_NE(text.find("abandon"), std::string::npos) << text;
+  EXPECT_EQ(home.find(pending.id)->attempt(), 1u);
+  home.downgraded({a, 77}, term{"t"}, out);
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(Coordinator, WhatWasGrantedBecauseOfAHoldThatIsLostStartsAnew) {
   // The hold was outranked on a node: what the session got there because of it
   // would have its token, which is too small.
@@ -286,118 +304,4 @@ TEST_F(Coordinator, ADowngradeByASharedHandleEndsWhatAnExclusiveOneHasLeft) {
   said();
   home.downgrade(second.id, 0, out);
   EXPECT_EQ(said(), "");
-}
-
-// -- whole scopes -------------------------------------------------------------
-
-namespace {
-
-/// Runs seeds 1 to `last`; the first that fails says so. `tally` sums up how
-/// often something happened, so that a test can ask whether it happened at all.
-std::map<std::string, std::size_t> run_seeds(std::uint64_t last,
-                                             sim::cluster_options options,
-                                             std::vector<std::string> tally) {
-  std::map<std::string, std::size_t> result;
-  for (std::uint64_t seed = 1; seed <= last; ++seed) {
-    options.seed = seed;
-    options.nodes = 1 + seed % 4;
-    sim::scope_cluster cluster{options};
-    try {
-      cluster.run();
-    } catch (const sim::violation& x) {
-      ADD_FAILURE() << "seed " << seed << ": " << x.what();
-      break;
-    }
-    for (const auto& what : tally)
-      result[what] += cluster.count(what);
-  }
-  return result;
-}
-
-} // namespace
-
-TEST(ScopeCluster, EverybodyIsGrantedWithoutDeadlinesOrDetection) {
-  // Requests of sessions that hold nothing else, for every node, in a view that
-  // does not move: none of them has a deadline.
-  auto seen = run_seeds(150, {}, {"granted", "timeout", "deadlock", "lost"});
-  EXPECT_GT(seen["granted"], 5000u);
-  EXPECT_EQ(seen["timeout"] + seen["deadlock"] + seen["lost"], 0u);
-}
-
-TEST(ScopeCluster, CrossingRequestsEndByTheirDeadlines) {
-  auto seen = run_seeds(150, {.crossing = true}, {"granted", "crossed"});
-  EXPECT_GT(seen["granted"], 3000u);
-  EXPECT_GT(seen["crossed"], 0u);
-}
-
-TEST(ScopeCluster, NodesThatOpenLateGrantNothingTooEarly) {
-  run_seeds(100, {.late_openers = true}, {});
-  run_seeds(100, {.late_openers = true, .crossing = true}, {});
-}
-
-TEST(ScopeCluster, KilledNodesFreeWhatTheyHeldAndComeBack) {
-  auto seen = run_seeds(150, {.kills = true, .late_openers = true},
-                        {"kills", "node left", "handed over"});
-  EXPECT_GT(seen["kills"], 100u);
-  EXPECT_GT(seen["node left"], 0u);
-  EXPECT_GT(seen["handed over"], 0u);
-}
-
-TEST(ScopeCluster, AfterACutOneHoldIsLeft) {
-  auto seen = run_seeds(200, {.cuts = true}, {"cuts", "lost", "handed over"});
-  EXPECT_GT(seen["lost"], 0u);
-  EXPECT_GT(seen["handed over"], 0u);
-}
-
-TEST(ScopeCluster, EverythingAtOnce) {
-  run_seeds(
-    150, {.cuts = true, .kills = true, .late_openers = true, .crossing = true},
-    {});
-}
-
-// -- deadlocks ----------------------------------------------------------------
-// Nothing but verdicts gets these sessions on; each is checked to be a true
-// cycle, and its youngest.
-
-TEST(ScopeCluster, DeadlocksOnOneNodeAndAcrossNodesAreFound) {
-  auto seen = run_seeds(400, {.terms = 5, .actions = 80, .deadlocks = true},
-                        {"verdicts: deadlock", "asked again", "verdicts: probe_limit"});
-  EXPECT_GT(seen["verdicts: deadlock"], 300u);
-  EXPECT_GT(seen["asked again"], 20u);
-  EXPECT_EQ(seen["verdicts: probe_limit"], 0u);
-}
-
-TEST(ScopeCluster, DeadlocksAreFoundWithoutAnyPatienceToo) {
-  auto seen = run_seeds(
-    200, {.terms = 3, .actions = 80, .deadlocks = true, .patience = 0},
-    {"verdicts: deadlock", "asked again"});
-  EXPECT_GT(seen["verdicts: deadlock"], 100u);
-  EXPECT_GT(seen["asked again"], 50u);
-}
-
-TEST(ScopeCluster, DeadlocksAreFoundWhileNodesDieAndLinksBreak) {
-  auto seen = run_seeds(200,
-                        {.terms = 4,
-                         .actions = 120,
-                         .kills = true,
-                         .late_openers = true,
-                         .deadlocks = true},
-                        {"verdicts: deadlock", "kills", "node_down"});
-  EXPECT_GT(seen["verdicts: deadlock"], 100u);
-  EXPECT_GT(seen["kills"], 100u);
-  auto cut = run_seeds(
-    250, {.terms = 4, .actions = 120, .cuts = true, .deadlocks = true},
-    {"verdicts: deadlock", "cuts"});
-  EXPECT_GT(cut["verdicts: deadlock"], 100u);
-  EXPECT_GT(cut["cuts"], 100u);
-}
-
-TEST(ScopeCluster, AWalkThatIsTooLargeEndsItsRequest) {
-  auto seen = run_seeds(100,
-                        {.terms = 3,
-                         .actions = 100,
-                         .deadlocks = true,
-                         .probe_limit = 3},
-                        {"verdicts: probe_limit"});
-  EXPECT_GT(seen["verdicts: probe_limit"], 20u);
 }

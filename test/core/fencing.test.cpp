@@ -87,3 +87,21 @@ TEST(fencing, counters_last_for_decades) {
 }
 
 } // namespace
+
+TEST(fencing, a_running_floor_stays_above_counters_that_run_with_the_time) {
+  // A node that has run for long has issued more than it had when its peer
+  // heard of it; what the peer knows has grown as much.
+  using namespace std::chrono_literals;
+  pawl::fencing::running_floor known;
+  auto start
+    = pawl::fencing::floor_at(pawl::fencing::origin_ns + 3'600'000'000'000);
+  known.raise(start, 5s);
+  EXPECT_EQ(known.at(5s), start);
+  EXPECT_EQ(known.at(5s + 160ns),
+            start + pawl::fencing::reach(160ns) - pawl::fencing::reach(0ns));
+  known.raise(start, 6s); // what has been heard before
+  EXPECT_GT(known.at(6s), start + (500ms / 16ns));
+  auto higher = known.at(6s) + 1'000'000;
+  known.raise(higher, 6s);
+  EXPECT_EQ(known.at(6s), higher);
+}

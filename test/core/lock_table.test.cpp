@@ -369,6 +369,32 @@ TEST(lock_table, a_shared_hold_is_in_the_way_of_readers_only_if_it_is_kept) {
   }
 }
 
+TEST(lock_table, who_is_ahead_is_in_the_way_beside_holds_in_a_conflict) {
+  // The reader does not wait for the shared hold, but for the writer ahead that
+  // does; and it will when the exclusive hold has gone.
+  table_world x;
+  part from;
+  term what{"t"};
+  auto peer = x.session(static_cast<node_slot>(1));
+  auto* mine = x.take(x.a, what, exclusive);
+  auto* p = part_of(peer, shared, mine->token - 1, from);
+  x.locks.install(what, *p, [](hold_record&) {});
+  auto writer = x.ask(x.b, what, exclusive);
+  auto reader = x.ask(x.session(), what, shared);
+  std::vector<blocker> found;
+  ASSERT_TRUE(x.locks.table().blockers(*reader, {}, 9, found));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].how, blocker::kind::queued);
+  EXPECT_EQ(found[1].how, blocker::kind::direct_hold);
+  x.release(mine);
+  x.release(p);
+  x.pump_all();
+  x.release(writer->take_hold());
+  x.pump_all();
+  x.release(reader->take_hold());
+  x.expect_idle();
+}
+
 TEST(lock_table, an_upgrade_past_those_who_wait_says_so) {
   table_world x;
   term what{"t"};
