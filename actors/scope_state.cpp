@@ -123,18 +123,20 @@ void scope_state::stop(outcome why) {
 
 party_ptr scope_state::party_of(caf::local_actor* self) {
   // The last one that this thread was asked for: an actor takes many locks in a
-  // row. The ids tell; the pointer is valid while the actor lives, and it is
-  // the actor that calls.
+  // row. The ids tell which; but it may be gone: an actor may ask in its
+  // destructor, and a scope that has been closed.
   struct cache {
     std::uint64_t instance = 0;
     caf::actor_id actor = 0;
-    party* last = nullptr;
+    std::weak_ptr<party> last;
   };
   thread_local cache last;
   auto id = self->id();
-  if (last.instance == instance_ && last.actor == id)
-    return last.last->shared_from_this();
   party_ptr result;
+  if (last.instance == instance_ && last.actor == id)
+    result = last.last.lock();
+  if (result)
+    return result;
   auto fresh = false;
   {
     std::lock_guard guard{parties_lock_};
@@ -152,7 +154,7 @@ party_ptr scope_state::party_of(caf::local_actor* self) {
         x->close();
     });
   }
-  last = {instance_, id, result.get()};
+  last = {instance_, id, result};
   return result;
 }
 

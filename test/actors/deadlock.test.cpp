@@ -281,10 +281,12 @@ TEST_F(deadlock, is_not_told_if_the_cycle_was_broken_before) {
       [&] { return waiting_for("y") == 1 || first->how != outcome::pending; }));
     if (how == outcome::cancelled)
       source.cancel();
-    if (how == outcome::session_ended)
+    if (how == outcome::session_ended) {
       end(a);
-    else
+      ASSERT_TRUE(eventually([&] { return waiting_for("y") == 0; }));
+    } else {
       EXPECT_EQ(first->get(), how);
+    }
     auto second = lock(b, "x");
     if (how != outcome::session_ended) {
       ASSERT_TRUE(eventually([&] { return waiting_for("x") == 1; }));

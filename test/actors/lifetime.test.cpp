@@ -164,6 +164,18 @@ TEST_F(lifetime_test, an_activity_opened_after_the_end_is_born_ended) {
   EXPECT_EQ(how.get_future().get(), outcome::session_ended);
 }
 
+TEST_F(lifetime_test, an_actor_may_ask_a_scope_that_was_closed_under_it) {
+  for (int i = 0; i < 20; ++i) {
+    auto other = open_local_scope(*system_, "other");
+    ASSERT_TRUE(other.wait_ready(20s));
+    auto a = make_puppet();
+    EXPECT_EQ(ask(a, other, "t", exclusive)->get(), outcome::granted);
+    tell_puppet(a, [](puppet* self) { self->held.clear(); });
+    other.close();
+    EXPECT_EQ(ask(a, other, "t", exclusive)->get(), outcome::scope_closed);
+  }
+}
+
 TEST_F(lifetime_test, a_session_ends_what_it_has_when_told) {
   auto a = entangled();
   auto s = tags_->attach();
