@@ -3,6 +3,7 @@
 
 #include "pawl/test/actors/fixture.hpp"
 #include "pawl/test/support/memory.hpp"
+#include "pawl/test/support/sanitized.hpp"
 
 #include <fmt/format.h>
 

@@ -34,11 +34,4 @@ inline void trim_memory() {
   ::malloc_trim(0);
 }
 
-/// A sanitizer keeps freed memory, and is slow.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
 } // namespace pawl::testing
