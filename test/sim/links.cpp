@@ -48,13 +48,17 @@ void scope_cluster::later_in(const open_scope& s, std::uint64_t delay,
 }
 
 void scope_cluster::turn(const open_scope& s, std::size_t actor,
-                         std::function<void()> what) {
+                         std::function<void()> what,
+                         std::function<void()> if_closed) {
   auto& last = nodes_[s.on.index]->turns[actor];
   last = std::max(last, events_.now() + time_point{below(4)});
   at_node(s.on, last,
-          [this, i = s.on.index, life = s.life, what = std::move(what)] {
+          [this, i = s.on.index, life = s.life, what = std::move(what),
+           if_closed = std::move(if_closed)] {
             if (auto* now = scope_at(i); now != nullptr && now->life == life)
               what();
+            else if (if_closed)
+              if_closed();
           });
 }
 
@@ -213,8 +217,14 @@ void scope_cluster::dispatch(process& p, std::size_t from, link_epoch epoch,
                              const message& what) {
   auto* s = p.here.get();
   if (for_coordinator(what))
-    turn(*s, s->own_turn(),
-         [s, from, epoch, what] { s->receive(from, epoch, what); });
+    turn(
+      *s, s->own_turn(),
+      [s, from, epoch, what] { s->receive(from, epoch, what); },
+      [this, to = p.index, from, epoch, what] {
+        // As scope_state::dispose.
+        if (nodes_[to]->epochs[from] == epoch)
+          answer_for_nobody(*nodes_[to], from, what);
+      });
   if (for_worker(what))
     turn(*s, from,
          [s, from, epoch, what] { s->receive_as_worker(from, epoch, what); });

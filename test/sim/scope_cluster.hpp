@@ -199,8 +199,10 @@ private:
   /// In a scope, unless it has been closed by then.
   void later_in(const open_scope& s, std::uint64_t delay,
                 std::function<void()> what);
-  /// In the turn of one of the scope's actors, behind what it has been told.
-  void turn(const open_scope& s, std::size_t actor, std::function<void()> what);
+  /// In the turn of one of the scope's actors, behind what it has been told;
+  /// `if_closed` if the scope has been closed by then.
+  void turn(const open_scope& s, std::size_t actor, std::function<void()> what,
+            std::function<void()> if_closed = {});
   void run_on(std::size_t node, std::uint64_t life,
               const std::function<void()>& what);
   void step();

@@ -28,6 +28,8 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -140,6 +142,20 @@ void sum_up(const totals& sum) {
     fmt::print("  {:>12} {}\n", count, what);
 }
 
+/// What is not a range of seeds; empty if it is one.
+std::string check_range(const std::string& text) {
+  auto number = [](std::string_view x) {
+    return !x.empty() && x.size() < 20
+           && x.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  std::string_view all{text};
+  auto dash = all.find('-');
+  auto good = number(all.substr(0, dash))
+              && (dash == std::string_view::npos
+                  || number(all.substr(dash + 1)));
+  return good ? "" : "'" + text + "' is no range of seeds: A, or A-B";
+}
+
 /// "A-B", or "A".
 std::pair<std::uint64_t, std::uint64_t> parse_range(const std::string& text) {
   auto dash = text.find('-');
@@ -163,9 +179,14 @@ bool run_found(const settings& from, totals& sum) {
     auto one = from;
     if (line.starts_with('#') || !(words >> seed >> one.profile_name))
       continue;
-    const auto* forced = find_profile(one.profile_name);
-    if (forced == nullptr)
+    if (one.profile_name == "-")
       one.profile_name.clear();
+    const auto* forced = find_profile(one.profile_name);
+    if (forced == nullptr && !one.profile_name.empty()) {
+      fmt::print("{}: there is no profile {}\n", from.found, one.profile_name);
+      good = false;
+      continue;
+    }
     good &= run_one(one, forced, seed, sum);
   }
   return good;
@@ -193,7 +214,8 @@ bool run_all(const settings& from, totals& sum) {
 
 void add_options(CLI::App& app, settings& x) {
   app.add_option("--seed", x.seed, "one run");
-  app.add_option("--seeds", x.seeds, "A-B: many runs; with --minutes, from A");
+  app.add_option("--seeds", x.seeds, "A-B: many runs; with --minutes, from A")
+    ->check(CLI::Validator{check_range, ""});
   app.add_option("--minutes", x.minutes, "as many runs as fit");
   app.add_option("--profile", x.profile_name, "instead of that of the seed");
   app.add_option("--found", x.found, "a file of seeds that run first");
@@ -204,14 +226,14 @@ void add_options(CLI::App& app, settings& x) {
 #endif
 }
 
-bool plant(const settings& x) {
+bool plant([[maybe_unused]] const settings& x) {
 #ifdef PAWL_PLANT_FAULTS
   if (!x.plant.empty() && !pawl::planted::choose(x.plant)) {
     fmt::print("there is no such fault\n");
     return false;
   }
 #endif
-  return x.plant.empty() || true;
+  return true;
 }
 
 } // namespace
