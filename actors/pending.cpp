@@ -35,7 +35,6 @@ pending::pending(ask&& what)
     return;
   spec_.id = request;
   spec_.session = client().id();
-  spec_.age = client().age();
   if (what.several)
     spec_.terms = std::move(what.many);
   else
@@ -249,21 +248,18 @@ failure pending::why() const {
 /// The report stands before anybody can know of the verdict.
 void pending::report() noexcept {
   try {
-    std::vector<cycle_edge> cycle;
-    if (rival != session_id{}) {
-      // Two upgraders of a term on this node, judged where they met.
-      auto on = to_string(what());
-      const auto& node = scope().name_of(scope().self());
-      cycle = {{client().id(), on, node, mode()}, {rival, on, node, mode()}};
-    }
+    deadlock_report told{client().id(), {}};
     {
       std::lock_guard guard{lock_};
-      if (cycle.empty())
-        cycle = cycle_;
-      else
-        cycle_ = cycle;
+      if (rival != session_id{}) {
+        // Two upgraders of a term on this node, judged where they met.
+        auto on = to_string(what());
+        const auto& node = scope().name_of(scope().self());
+        cycle_ = {{client().id(), on, node, mode()}, {rival, on, node, mode()}};
+      }
+      told.cycle = cycle_;
     }
-    scope().report({client().id(), std::move(cycle)});
+    scope().report(std::move(told));
   } catch (const std::bad_alloc&) {
     // No memory to say it: the verdict stands without its words.
   }

@@ -244,7 +244,8 @@ bool multi_node_request::lost(node_slot from, const lost_message& what,
   if (spec_.terms[what.which].mode == lock_mode::none)
     return false; // released before it was lost
   if (what.if_partial) {
-    out.push_back(effect::send{from, raise_message{id(), attempt_, x->tokens, true}});
+    out.push_back(
+      effect::send{from, raise_message{id(), attempt_, x->tokens, true}});
     return false;
   }
   std::uint16_t which[]{what.which};
@@ -485,7 +486,8 @@ void multi_node_request::raise(part& x, scope_effects& out) {
     if (spec_.terms[i].mode == lock_mode::exclusive)
       x.tokens[i] = tokens_[i];
   x.state = part_state::raising;
-  out.push_back(effect::send{x.node, raise_message{id(), attempt_, x.tokens, false}});
+  out.push_back(
+    effect::send{x.node, raise_message{id(), attempt_, x.tokens, false}});
 }
 
 void multi_node_request::end(outcome why, node_slot concerned,

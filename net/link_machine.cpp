@@ -537,16 +537,16 @@ bool link_machine::send(link_epoch epoch, std::string_view scope,
     return false;
   outgoing x{std::string{scope}, std::move(what)};
   if (std::holds_alternative<request_message>(x.what)) {
-    requests_.emplace_back(std::move(x));
+    requests_.push(std::move(x));
   } else {
     if (const auto* y = std::get_if<abandon_message>(&x.what))
-      if (take_out(x.scope, *y))
+      if (requests_.take_out(x.scope, *y))
         return true;
     if (const auto* y = std::get_if<waits_elsewhere_message>(&x.what))
-      if (say_in_request(x.scope, *y))
+      if (requests_.tell(x.scope, *y))
         return true;
     if (ends_a_life(x.what))
-      take_out_all(x.scope);
+      requests_.take_out_all(x.scope);
     middle_.push_back(std::move(x));
   }
   return true;
@@ -562,25 +562,13 @@ void link_machine::flush(time_point now, effects& out, std::size_t most) {
   for (; current_ && can_send() && most > 0; --most) {
     wire::batch_writer batch;
     std::optional<outgoing> excess;
-    auto fill = [&](auto& queue, auto&& each) {
-      while (!excess && !batch.full() && !queue.empty()) {
-        each(queue.front());
-        queue.pop_front();
-      }
-    };
-    auto add = [&](outgoing& x) {
-      if (!batch.add(x.scope, x.what))
+    while (!excess && !batch.full()) {
+      auto x = next_unsent();
+      if (!x)
+        break;
+      if (!batch.add(x->scope, x->what))
         excess = std::move(x);
-    };
-    fill(middle_, add);
-    if (middle_.empty())
-      fill(requests_, [&](std::optional<outgoing>& x) {
-        if (x)
-          add(*x);
-        else
-          --holes_;
-        ++requests_gone_;
-      });
+    }
     if (!batch.empty()) {
       auto& x = *current_;
       out.push_back(
@@ -590,8 +578,6 @@ void link_machine::flush(time_point now, effects& out, std::size_t most) {
     if (excess)
       too_large(*excess, now, out);
   }
-  if (requests_.size() == holes_)
-    clear_requests();
   if (!current_)
     return;
   auto& x = *current_;
@@ -600,6 +586,15 @@ void link_machine::flush(time_point now, effects& out, std::size_t most) {
       transmit{x.way, wire::encode(wire::ack{x.epoch, x.received})});
     x.ack_sent = x.received;
   }
+}
+
+/// Requests come last.
+std::optional<outgoing> link_machine::next_unsent() {
+  if (middle_.empty())
+    return requests_.pop();
+  auto result = std::move(middle_.front());
+  middle_.pop_front();
+  return result;
 }
 
 /// A request that no frame can hold is answered here, in the peer's name. Of
@@ -630,85 +625,9 @@ void link_machine::send_heartbeat(bool ask, time_point now, effects& out) {
   x.next_heartbeat = now + cfg_.heartbeat;
 }
 
-/// The attempt, if it is still in the queue, or null.
-std::optional<link_machine::outgoing>*
-link_machine::queued(const std::string& scope, const request_id& id,
-                     attempt_number attempt) {
-  if (requests_.size() == holes_)
-    return nullptr;
-  auto end = requests_gone_ + requests_.size();
-  for (auto i = std::max(indexed_, requests_gone_); i < end; ++i) {
-    if (const auto& y = requests_[i - requests_gone_]) {
-      const auto& request = std::get<request_message>(y->what);
-      index_[{y->scope, request.id, request.attempt}] = i;
-    }
-  }
-  indexed_ = end;
-  auto i = index_.find({scope, id, attempt});
-  if (i == index_.end())
-    return nullptr;
-  if (i->second < requests_gone_) {
-    index_.erase(i);
-    return nullptr;
-  }
-  auto& x = requests_[i->second - requests_gone_];
-  return x ? &x : nullptr;
-}
-
-/// True if the abandoned attempt was still in the queue; it is gone then.
-bool link_machine::take_out(const std::string& scope,
-                            const abandon_message& x) {
-  auto* request = queued(scope, x.id, x.attempt);
-  if (request == nullptr)
-    return false;
-  index_.erase({scope, x.id, x.attempt});
-  request->reset();
-  ++holes_;
-  return true;
-}
-
-/// What is said of an attempt that is still in the queue becomes part of it: it
-/// must not arrive first, where nobody would know what it is about.
-bool link_machine::say_in_request(const std::string& scope,
-                                  const waits_elsewhere_message& x) {
-  auto* request = queued(scope, x.id, x.attempt);
-  if (request == nullptr)
-    return false;
-  auto& what = std::get<request_message>((*request)->what);
-  what.elsewhere = true;
-  what.patient = false;
-  return true;
-}
-
-/// Whoever opens the scope anew must not be asked what the old one was.
-void link_machine::take_out_all(const std::string& scope) {
-  for (auto& x : requests_) {
-    if (x && x->scope == scope) {
-      x.reset();
-      ++holes_;
-    }
-  }
-  std::erase_if(index_, [&](const auto& x) { return x.first.scope == scope; });
-}
-
-std::size_t link_machine::request_key_hash::operator()(
-  const request_key& x) const noexcept {
-  auto result = std::hash<std::string>{}(x.scope);
-  result = result * 31 + std::hash<request_id>{}(x.id);
-  return result * 31 + x.attempt;
-}
-
 void link_machine::clear_queue() noexcept {
   middle_.clear();
-  clear_requests();
-}
-
-void link_machine::clear_requests() noexcept {
   requests_.clear();
-  index_.clear();
-  holes_ = 0;
-  requests_gone_ = 0;
-  indexed_ = 0;
 }
 
 // -- small things -------------------------------------------------------------

@@ -50,11 +50,12 @@
 // first in its epoch. It must not overtake either: a scope that is closed and
 // opened again would be heard of before the refusals of its former life.)
 // Requests never overtake, others may overtake requests; an abandon of a
-// request that is still queued takes it out, and neither is sent; scope_closed
-// and its acknowledgement take all requests of the scope out, so that none comes
-// behind them. At most
-// `window` batches are under way without acknowledgement. Acknowledgements ride
-// on batches and heartbeats, and go alone when a quarter of the window is due.
+// request that is still queued takes it out, and neither is sent, and
+// waits_elsewhere becomes part of it (request_queue.hpp); scope_closed and its
+// acknowledgement take all requests of the scope out, so that none comes behind
+// them. At most `window` batches are under way without acknowledgement.
+// Acknowledgements ride on batches and heartbeats, and go alone when a quarter
+// of the window is due.
 //
 // Down. Nothing received for node_timeout: down. If this side did not run
 // itself, it reads its input first, for one interval, before it judges; a gap
@@ -76,6 +77,7 @@
 #include "pawl/core/fencing.hpp"
 #include "pawl/core/ids.hpp"
 #include "pawl/core/message.hpp"
+#include "pawl/net/request_queue.hpp"
 #include "pawl/net/wire.hpp"
 
 #include <chrono>
@@ -85,7 +87,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -231,7 +232,7 @@ public:
   [[nodiscard]] bool uses(transport way) const noexcept;
 
   [[nodiscard]] std::size_t queued() const noexcept {
-    return middle_.size() + requests_.size() - holes_;
+    return middle_.size() + requests_.size();
   }
 
   /// Whether flush() would send more of what is queued.
@@ -299,23 +300,6 @@ private:
     time_point until;
   };
 
-  struct outgoing {
-    std::string scope;
-    message what;
-  };
-
-  /// Which attempt of which request of which scope.
-  struct request_key {
-    std::string scope;
-    request_id id;
-    attempt_number attempt = 0;
-    bool operator==(const request_key&) const = default;
-  };
-
-  struct request_key_hash {
-    std::size_t operator()(const request_key& x) const noexcept;
-  };
-
   // -- steps ------------------------------------------------------------------
 
   void observe(time_point now, effects& out);
@@ -342,20 +326,13 @@ private:
   void heard(fencing_token floor, std::uint64_t lamport) noexcept;
   void send_heartbeat(bool ask, time_point now, effects& out);
   void send_batch(effects& out);
-  std::optional<outgoing>* queued(const std::string& scope,
-                                  const request_id& id,
-                                  attempt_number attempt);
-  bool take_out(const std::string& scope, const abandon_message& x);
-  bool say_in_request(const std::string& scope,
-                      const waits_elsewhere_message& x);
-  void take_out_all(const std::string& scope);
+  std::optional<outgoing> next_unsent();
   void too_large(const outgoing& x, time_point now, effects& out);
   void reject(transport way, const wire::hello& x, wire::reject_kind kind,
               std::string why, effects& out);
   void report(wire::reject_kind kind, std::string why, effects& out);
   void let_go(transport way, effects& out);
   void clear_queue() noexcept;
-  void clear_requests() noexcept;
 
   [[nodiscard]] wire::introduction introduction() const;
   [[nodiscard]] std::uint64_t draw();
@@ -397,14 +374,7 @@ private:
   std::string last_report_;
 
   std::deque<outgoing> middle_;
-  /// Empty where an abandon took the request out.
-  std::deque<std::optional<outgoing>> requests_;
-  std::size_t holes_ = 0;
-  /// Where queued requests are, counted from the first of the epoch; built when
-  /// an abandon meets a queue, up to `indexed_`.
-  std::unordered_map<request_key, std::uint64_t, request_key_hash> index_;
-  std::uint64_t requests_gone_ = 0;
-  std::uint64_t indexed_ = 0;
+  request_queue requests_;
 
   fencing_token floor_ = 0;
   std::uint64_t lamport_ = 0;

@@ -489,38 +489,24 @@ TEST(local_locks, the_end_of_a_session_releases_and_abandons) {
 
 TEST(local_locks, a_grant_to_a_session_that_has_just_ended_is_given_back) {
   three x;
-  auto* r = x.take(x.a, t, exclusive);
-  auto b = x.ask(x.b, t, exclusive);
-  auto c = x.ask(x.c, t, exclusive);
-  // The death closes the ledger, then the row is passed on to the waiter, then
-  // the death comes to it.
-  auto had = x.b->close();
-  ASSERT_EQ(had.waits, b.get());
-  x.release(r);
-  EXPECT_EQ(b->state(), outcome::session_ended);
-  EXPECT_EQ(b->settlements(), 1);
-  b->unref(); // the ledger's
-  EXPECT_EQ(c->state(), outcome::granted);
-  x.release(c);
-  x.expect_idle();
-}
-
-TEST(local_locks, a_shared_grant_to_a_session_that_has_just_ended_is_given_back) {
-  three x;
-  auto* r = x.take(x.a, t, exclusive);
-  auto b = x.ask(x.b, t, shared);
-  auto c = x.ask(x.c, t, exclusive);
-  x.release(r);
-  // The death closes the ledger, then the manager grants, then the death comes
-  // to the waiter.
-  auto had = x.b->close();
-  ASSERT_EQ(had.waits, b.get());
-  x.pump_all();
-  EXPECT_EQ(b->state(), outcome::session_ended);
-  EXPECT_EQ(b->settlements(), 1);
-  b->unref(); // the ledger's
-  EXPECT_EQ(c->state(), outcome::granted);
-  x.release(c);
+  for (auto mode : {exclusive, shared}) {
+    auto b = x.session();
+    auto* r = x.take(x.a, t, exclusive);
+    auto asks = x.ask(b, t, mode);
+    auto c = x.ask(x.c, t, exclusive);
+    // The death closes the ledger, then the row is passed on to the waiter, or
+    // its manager grants it, then the death comes to it.
+    auto had = b->close();
+    ASSERT_EQ(had.waits, asks.get());
+    x.release(r);
+    x.pump_all();
+    EXPECT_EQ(asks->state(), outcome::session_ended);
+    EXPECT_EQ(asks->settlements(), 1);
+    asks->unref(); // the ledger's
+    EXPECT_EQ(c->state(), outcome::granted);
+    x.release(c);
+    x.pump_all();
+  }
   x.expect_idle();
 }
 
