@@ -24,6 +24,7 @@
 
 #include "bench/measure.hpp"
 #include "bench/messages.hpp"
+#include "bench/per_thread.hpp"
 #include "bench/peers/lock_server.hpp"
 
 #include <pawl/actors/scope.hpp>

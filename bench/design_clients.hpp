@@ -9,6 +9,7 @@
 #pragma once
 
 #include "bench/measure.hpp"
+#include "bench/per_thread.hpp"
 
 #include <pawl/actors/scope.hpp>
 #include <pawl/pawl.hpp>

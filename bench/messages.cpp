@@ -1,6 +1,6 @@
 #include "bench/messages.hpp"
 
-#include "bench/measure.hpp"
+#include "bench/per_thread.hpp"
 
 #include <caf/all.hpp>
 

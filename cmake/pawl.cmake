@@ -5,7 +5,8 @@
 #   pawl_target(<target>)
 #       Our language level and warnings, for any target of ours.
 #   pawl_precompile(<name> LINK <target>... HEADERS <header>...)
-#       Builds a precompiled header. pawl_pch is the one of CAF.
+#       Builds a precompiled header. pawl_pch is the one of CAF. Nothing that
+#       defines objects, as CLI11 does: each source would make them all again.
 #   pawl_use_precompiled(<target> <name>)
 #       Has a target use one.
 
@@ -40,6 +41,9 @@ if(PAWL_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
+# Tests, and programs that only start others, are optimized a little less.
+set(pawl_less_optimized $<$<NOT:$<CONFIG:Debug>>:-O1>)
+
 # -- targets ------------------------------------------------------------------
 
 function(pawl_target target)
@@ -49,6 +53,10 @@ function(pawl_target target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # g++ 12 takes the inactive members of a std::variant for uninitialized.
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+    if(CMAKE_UNITY_BUILD)
+      # It takes a source that is compiled with others for a header.
+      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    endif()
   endif()
   if(PAWL_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
@@ -97,7 +105,7 @@ endfunction()
 
 function(pawl_use_precompiled target name)
   get_target_property(type ${target} TYPE)
-  if(PAWL_PCH AND NOT type STREQUAL "INTERFACE_LIBRARY")
+  if(TARGET ${name} AND NOT type STREQUAL "INTERFACE_LIBRARY")
     target_precompile_headers(${target} REUSE_FROM ${name})
   endif()
 endfunction()

@@ -8,7 +8,7 @@
 namespace scada {
 namespace {
 
-enum : service_id { device, operator1, operator2 };
+enum : service_id { device, first_operator, second_operator };
 
 write_stamp heavy(std::uint64_t epoch, std::uint64_t token, time_ns time) {
   return {device, epoch, token, pawl::shared, time};
@@ -29,12 +29,12 @@ TEST(fence, takes_the_new_leader_although_its_shared_lock_token_is_smaller) {
   fence x;
   EXPECT_EQ(x.judge(heavy(1, 500, 100)), verdict::pass);
   EXPECT_EQ(x.judge(heavy(2, 300, 200)), verdict::pass);
-  EXPECT_EQ(x.judge(rare(operator1, 301, 300)), verdict::pass);
+  EXPECT_EQ(x.judge(rare(first_operator, 301, 300)), verdict::pass);
 }
 
 TEST(fence, takes_equal_tokens_of_shared_grants) {
   fence x;
-  EXPECT_EQ(x.judge(rare(operator1, 7, 50)), verdict::pass);
+  EXPECT_EQ(x.judge(rare(first_operator, 7, 50)), verdict::pass);
   EXPECT_EQ(x.judge(heavy(1, 7, 100)), verdict::pass);
   EXPECT_EQ(x.judge(heavy(1, 7, 200)), verdict::pass);
 }
@@ -42,20 +42,20 @@ TEST(fence, takes_equal_tokens_of_shared_grants) {
 TEST(fence, refuses_an_exclusive_write_that_arrives_after_the_next_shared_one) {
   fence x;
   EXPECT_EQ(x.judge(heavy(1, 7, 100)), verdict::pass);
-  EXPECT_EQ(x.judge(rare(operator1, 7, 50)), verdict::overtaken);
+  EXPECT_EQ(x.judge(rare(first_operator, 7, 50)), verdict::overtaken);
 }
 
 TEST(fence, refuses_a_shared_write_that_arrives_after_the_exclusive_one) {
   fence x;
-  EXPECT_EQ(x.judge(rare(operator1, 8, 200)), verdict::pass);
+  EXPECT_EQ(x.judge(rare(first_operator, 8, 200)), verdict::pass);
   EXPECT_EQ(x.judge(heavy(1, 7, 100)), verdict::overtaken);
 }
 
 TEST(fence, orders_operators_by_lock_token_whatever_their_epochs) {
   fence x;
-  EXPECT_EQ(x.judge(rare(operator1, 8, 100)), verdict::pass);
-  EXPECT_EQ(x.judge(rare(operator2, 7, 200)), verdict::overtaken);
-  EXPECT_EQ(x.judge(rare(operator2, 9, 300)), verdict::pass);
+  EXPECT_EQ(x.judge(rare(first_operator, 8, 100)), verdict::pass);
+  EXPECT_EQ(x.judge(rare(second_operator, 7, 200)), verdict::overtaken);
+  EXPECT_EQ(x.judge(rare(second_operator, 9, 300)), verdict::pass);
 }
 
 TEST(fence, recognises_a_repetition) {

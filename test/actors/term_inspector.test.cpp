@@ -17,35 +17,35 @@
 
 namespace term_inspector_test {
 
-enum class color : std::uint8_t { red, green };
+enum class mark : std::uint8_t { red, green };
 
 enum class temperature : int { cold = -5 };
 
-struct point {
+struct spot {
   int x = 0;
   int y = 0;
 };
 
-PAWL_INSPECT(point, x, y)
+PAWL_INSPECT(spot, x, y)
 
 struct line {
-  point from;
-  point to;
+  spot from;
+  spot to;
   std::string name;
 };
 
 PAWL_INSPECT(line, from, to, name)
 
 struct other_line {
-  point a;
-  point b;
+  spot a;
+  spot b;
   std::string c;
 };
 
 PAWL_INSPECT(other_line, a, b, c)
 
 struct bag {
-  std::vector<point> points;
+  std::vector<spot> points;
   std::optional<std::string> note;
   std::map<std::string, int> counts;
 };
@@ -105,7 +105,7 @@ TEST(term_inspector, integers_of_any_width_and_sign_are_equal_by_value) {
   EXPECT_EQ(canonical(std::int8_t{5}), canonical(std::uint64_t{5}));
   EXPECT_EQ(canonical(short{-5}), canonical(-5ll));
   EXPECT_EQ(canonical('A'), canonical(65));
-  EXPECT_EQ(canonical(color::green), canonical(1));
+  EXPECT_EQ(canonical(mark::green), canonical(1));
   EXPECT_EQ(canonical(temperature::cold), canonical(-5));
   EXPECT_NE(canonical(std::uint32_t(-1)), canonical(-1));
 }
@@ -192,9 +192,9 @@ TEST(term_inspector, the_order_in_a_set_or_map_does_not_matter) {
 }
 
 TEST(term_inspector, an_object_is_its_fields_without_names) {
-  EXPECT_EQ(canonical(point{1, -1}), raw(8, 1, 1, 1, 2, 0));
-  EXPECT_EQ(canonical(point{1, 2}), canonical(std::pair{1, 2}));
-  EXPECT_EQ(canonical(point{1, 2}), canonical(std::tuple{1u, 2ll}));
+  EXPECT_EQ(canonical(spot{1, -1}), raw(8, 1, 1, 1, 2, 0));
+  EXPECT_EQ(canonical(spot{1, 2}), canonical(std::pair{1, 2}));
+  EXPECT_EQ(canonical(spot{1, 2}), canonical(std::tuple{1u, 2ll}));
   line x{{1, 2}, {3, 4}, "l"};
   other_line y{{1, 2}, {3, 4}, "l"};
   EXPECT_EQ(canonical(x), canonical(y));

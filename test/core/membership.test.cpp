@@ -10,7 +10,7 @@ using namespace pawl;
 
 namespace {
 
-using phase = membership::phase;
+using member_phase = membership::phase;
 using peer_state = membership::peer_state;
 
 constexpr auto a = static_cast<node_slot>(0);
@@ -37,7 +37,7 @@ TEST_F(Membership, IsReadyWhenEachPeerIsSettledAbsentOrDown) {
   (void) m.link_up(b, 5);
   EXPECT_EQ(m.open(time_point{0}).greet, nodes{b});
   settle(b, 5);
-  EXPECT_EQ(m.state(), phase::joining);
+  EXPECT_EQ(m.state(), member_phase::joining);
   (void) m.link_up(c, 6);
   EXPECT_TRUE(m.handed_over(c, false).became_ready);
   EXPECT_EQ(m.state_of(c), peer_state::absent);
@@ -64,7 +64,7 @@ TEST_F(Membership, APeerWhoseLinkIsStillBeingLeftIsNotDownForBeingUnheard) {
   m.check_invariants();
   (void) m.link_up(b, 5);
   settle(b, 5);
-  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.state(), member_phase::ready);
   EXPECT_EQ(m.view(), (nodes{a, b}));
 }
 
@@ -89,7 +89,7 @@ TEST_F(Membership, TheSecondNodeOfANameBecomesReadyOnlyWhenAPeerTakesItIn) {
   m.check_invariants();
   (void) m.link_up(b, 5);
   settle(b, 5);
-  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.state(), member_phase::ready);
 }
 
 TEST_F(Membership, ALinkThatGoesDownWhileItIsBeingLeftIsDown) {
@@ -105,9 +105,9 @@ TEST_F(Membership, ALinkedPeerThatHasNotHandedOverIsWaitedFor) {
   (void) m.open(time_point{0});
   (void) m.link_up(b, 5);
   (void) m.tick(time_point{1000});
-  EXPECT_EQ(m.state(), phase::joining);
+  EXPECT_EQ(m.state(), member_phase::joining);
   (void) m.link_down(b, 5);
-  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.state(), member_phase::ready);
 }
 
 TEST_F(Membership, ARejectedPeerIsDownAtOnce) {
@@ -169,9 +169,9 @@ TEST_F(Membership, AHandOverOfAnOldEpochSettlesNothing) {
 TEST_F(Membership, StaysReadyWhenAPeerComesBack) {
   (void) m.open(time_point{0});
   (void) m.tick(time_point{100});
-  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.state(), member_phase::ready);
   (void) m.link_up(b, 5);
-  EXPECT_EQ(m.state(), phase::ready);
+  EXPECT_EQ(m.state(), member_phase::ready);
   settle(b, 5);
   EXPECT_EQ(m.view(), (nodes{a, b}));
 }
@@ -182,14 +182,14 @@ TEST_F(Membership, RandomEventsKeepTheInvariants) {
   for (unsigned seed = 1; seed <= 3000; ++seed) {
     std::mt19937 random{seed};
     membership x{a, 3, time_point{100}};
-    auto was = phase::unopened;
+    auto was = member_phase::unopened;
     for (int i = 0; i < 40; ++i) {
       auto peer = static_cast<node_slot>(random() % 5);
       link_epoch epoch = random() % 3;
       membership::changes out;
       switch (random() % 13) {
         case 0:
-          if (x.state() == phase::unopened)
+          if (x.state() == member_phase::unopened)
             out = x.open(time_point{i});
           break;
         case 1:
@@ -226,7 +226,7 @@ TEST_F(Membership, RandomEventsKeepTheInvariants) {
       }
       x.check_invariants();
       EXPECT_EQ(out.became_ready,
-                x.state() == phase::ready && was != phase::ready);
+                x.state() == member_phase::ready && was != member_phase::ready);
       if (out.became_ready) {
         EXPECT_TRUE(x.resolved(b) && x.resolved(c)) << "seed " << seed;
       }

@@ -14,7 +14,7 @@ using namespace pawl;
 
 namespace {
 
-using phase = multi_node_request::phase;
+using request_phase = multi_node_request::phase;
 
 const std::vector<std::string> names{"a", "b", "c", "d"};
 
@@ -222,7 +222,7 @@ TEST_F(MultiNodeRequest, AHoldOnAListIsLostAsAWholeWithOneOfItsNodes) {
   said();
   x.node_gone(ranked[0], loss::node_down, out);
   EXPECT_EQ(said(), n(1) + ":release lost(1)");
-  EXPECT_EQ(x.state(), phase::ended);
+  EXPECT_EQ(x.state(), request_phase::ended);
 }
 
 TEST_F(MultiNodeRequest, AnEveryNodeHoldShrinksAndStays) {
@@ -235,7 +235,7 @@ TEST_F(MultiNodeRequest, AnEveryNodeHoldShrinksAndStays) {
   x.view_changed({ranked[1], ranked[2]}, out);
   x.check_invariants();
   EXPECT_EQ(said(), "left(" + n(0) + ")");
-  EXPECT_EQ(x.state(), phase::granted);
+  EXPECT_EQ(x.state(), request_phase::granted);
   x.release({}, out);
   EXPECT_EQ(said(), n(1) + ":release " + n(2) + ":release");
 }
@@ -278,7 +278,7 @@ TEST_F(MultiNodeRequest, AnEmptyListIsGrantedAndHoldsNothing) {
   EXPECT_EQ(said(), "whole(0)");
   x.release({}, out);
   EXPECT_EQ(said(), "");
-  EXPECT_EQ(x.state(), phase::ended);
+  EXPECT_EQ(x.state(), request_phase::ended);
 }
 
 TEST_F(MultiNodeRequest, AGrantThatFitsNothingIsGivenBack) {
@@ -311,8 +311,8 @@ TEST_F(MultiNodeRequest, AGrantThatIsOutrankedBeforeItIsHeardOfGivesWayToo) {
   // The grant is on its way behind this.
   x.lost(ranked[1], {x.id(), 0, false}, out);
   x.check_invariants();
-  EXPECT_EQ(said(), n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0)
-                      + ":request/1");
+  EXPECT_EQ(said(),
+            n(0) + ":abandon/0 " + n(1) + ":abandon/0 " + n(0) + ":request/1");
   granted(x, 1, {8});
   EXPECT_EQ(said(), n(1) + ":abandon/0");
 }
@@ -329,7 +329,7 @@ TEST_F(MultiNodeRequest, AWholeGrantAnswersThatItIsWholeBeforeItLoses) {
   EXPECT_EQ(said(), "lost(1) " + n(0) + ":release");
   x.lost(ranked[0], {x.id(), 1, false}, out);
   EXPECT_EQ(said(), "") << "it is told once";
-  EXPECT_EQ(x.state(), phase::granted) << "the other term is held";
+  EXPECT_EQ(x.state(), request_phase::granted) << "the other term is held";
 }
 
 TEST_F(MultiNodeRequest, WhatWasGivenUpKeepsItsPlaceInAHandOver) {
@@ -381,7 +381,7 @@ TEST_F(MultiNodeRequest, RandomEventsLeaveNothingBehindOnAnyNode) {
     std::vector<node_slot> view{ranked[0], ranked[1], ranked[2]};
     x.start(view, {5}, out);
     feed();
-    for (int i = 0; i < 30 && x.state() != phase::ended; ++i) {
+    for (int i = 0; i < 30 && x.state() != request_phase::ended; ++i) {
       auto node = slot(below(4));
       auto attempt = below(8) == 0 ? x.attempt() - 1 : x.attempt();
       switch (below(every ? 8 : 7)) {
@@ -427,10 +427,10 @@ TEST_F(MultiNodeRequest, RandomEventsLeaveNothingBehindOnAnyNode) {
     }
     if (x.pending())
       x.cancel(outcome::timeout, out);
-    else if (x.state() == phase::granted)
+    else if (x.state() == request_phase::granted)
       x.release({}, out);
     feed();
-    EXPECT_EQ(x.state(), phase::ended);
+    EXPECT_EQ(x.state(), request_phase::ended);
     EXPECT_EQ(ends + wholes, 1) << "seed " << seed;
     EXPECT_TRUE(owes.empty()) << "seed " << seed;
   }
