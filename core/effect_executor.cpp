@@ -28,7 +28,9 @@ void effect_executor::execute(effect::send& x) {
     port_.to_peer(x.to, std::move(x.what));
     return;
   }
-  if (for_coordinator(x.what))
+  if (const auto* verdict = std::get_if<walk_verdict_message>(&x.what))
+    port_.sentence(*verdict, next_);
+  else if (for_coordinator(x.what))
     home_.receive(self_, x.what, next_);
   if (for_worker(x.what))
     own_.receive(x.what, next_);
@@ -77,14 +79,9 @@ bool for_worker(const message& what) noexcept {
   return std::visit(
     [](const auto& x) {
       using type = std::decay_t<decltype(x)>;
-      return std::is_same_v<type, request_message>
-             || std::is_same_v<type, abandon_message>
-             || std::is_same_v<type, release_message>
-             || std::is_same_v<type, downgrade_message>
-             || std::is_same_v<type, raise_message>
-             || std::is_same_v<type, hand_over_message>
-             || std::is_same_v<type, waits_elsewhere_message>
-             || std::is_same_v<type, scope_closed_message>;
+      return std::is_same_v<
+               type,
+               request_message> || std::is_same_v<type, abandon_message> || std::is_same_v<type, release_message> || std::is_same_v<type, downgrade_message> || std::is_same_v<type, raise_message> || std::is_same_v<type, hand_over_message> || std::is_same_v<type, waits_elsewhere_message> || std::is_same_v<type, scope_closed_message>;
     },
     what);
 }

@@ -5,7 +5,8 @@
 // alike; only their ports differ. It knows no CAF.
 //
 // An effect may feed an event to a machine, whose effects come behind those
-// that are listed already: no recursion, and the same order for the same events.
+// that are listed already: no recursion, and the same order for the same
+// events.
 //
 // Not thread-safe: it belongs to whoever owns the machines.
 
@@ -52,6 +53,10 @@ public:
 
   /// A search for a deadlock is to begin.
   virtual void walk(const effect::walk& x) = 0;
+
+  /// A verdict that needed no search, on a request of this node. False: that
+  /// waits no longer.
+  virtual bool sentence(const walk_verdict_message& x, scope_effects& out) = 0;
 };
 
 class effect_executor {
@@ -87,9 +92,9 @@ private:
   std::uint64_t executed_ = 0;
 };
 
-/// Whether a message is for the worker of its sender. Else it is for the scope's
-/// actor: the coordinator, or its walks; `hand_over` and `scope_closed` are for
-/// both, the coordinator first.
+/// Whether a message is for the worker of its sender. Else it is for the
+/// scope's actor: the coordinator, or its walks; `hand_over` and `scope_closed`
+/// are for both, the coordinator first.
 [[nodiscard]] bool for_worker(const message& what) noexcept;
 [[nodiscard]] bool for_coordinator(const message& what) noexcept;
 

@@ -260,8 +260,7 @@ void worker::receive_one(const scope_closed_message&, scope_effects& out) {
   close_epoch(out);
 }
 
-void worker::receive_one(const waits_elsewhere_message& x,
-                         scope_effects& out) {
+void worker::receive_one(const waits_elsewhere_message& x, scope_effects& out) {
   auto* e = find(x.id);
   if (e == nullptr || e->ask.attempt != x.attempt || e->ask.elsewhere)
     return;
@@ -339,9 +338,8 @@ void worker::begin_walk(const entry& e, bool raced, scope_effects& out) {
   if (!raced && !x.elsewhere && e.holds.empty()
       && x.age.lamport == session_age::holds_nothing)
     return;
-  out.push_back(
-    effect::walk{{x.session, x.id, x.attempt, options_.self},
-                 x.elsewhere, x.patient});
+  out.push_back(effect::walk{
+    {x.session, x.id, x.attempt, options_.self}, x.elsewhere, x.patient});
 }
 
 /// The waiter has ended one way or the other. False: so has the request.
@@ -353,6 +351,8 @@ bool worker::take_result(entry& e, scope_effects& out) {
     e.holds.push_back({r, r->token, w, nullptr});
     return true;
   }
+  if (verdict == outcome::deadlock)
+    tell_cycle(e, *w, out);
   w->unref();
   auto id = e.ask.id;
   auto attempt = e.ask.attempt;
@@ -362,6 +362,16 @@ bool worker::take_result(entry& e, scope_effects& out) {
   out.push_back(
     effect::send{options_.peer, refused_message{id, attempt, verdict}});
   return false;
+}
+
+/// Two upgraders of one node, judged where they met: the home is told between
+/// whom, as by a search, before it hears that nothing is left here.
+void worker::tell_cycle(const entry& e, const waiter& w, scope_effects& out) {
+  walk_verdict_message x{
+    e.ask.session, e.ask.id, e.ask.attempt, outcome::deadlock, {}};
+  for (const auto& who : {e.ask.session, w.rival})
+    x.cycle.push_back({who, w.what(), w.mode(), options_.self});
+  out.push_back(effect::send{options_.peer, std::move(x)});
 }
 
 // -- giving up ----------------------------------------------------------------

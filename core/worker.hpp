@@ -202,6 +202,7 @@ private:
   [[nodiscard]] bool acceptable(const handed_over& x) const noexcept;
   void take(entry& e, scope_effects& out);
   bool take_result(entry& e, scope_effects& out);
+  void tell_cycle(const entry& e, const waiter& w, scope_effects& out);
   void begin_walk(const entry& e, bool raced, scope_effects& out);
   void drop(const request_id& id, scope_effects& out);
   void let_go(entry& e, std::size_t which, bool unseen, scope_effects& out);

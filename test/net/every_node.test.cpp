@@ -61,7 +61,8 @@ TEST_F(every_node_lock, is_seen_on_every_node_and_excludes_everybody_there) {
 }
 
 // Cases 17, 35.
-TEST_F(every_node_lock, goes_round_between_rivals_on_all_nodes_with_growing_tokens) {
+TEST_F(every_node_lock,
+       goes_round_between_rivals_on_all_nodes_with_growing_tokens) {
   configure_and_start({"a", "b", "c"});
   constexpr int rounds = 300;
   inside critical;
@@ -228,7 +229,8 @@ TEST_F(every_node_lock, is_waited_for_as_long_as_it_takes) {
   EXPECT_EQ(waits->get(), outcome::granted);
 }
 
-// Cases 15, 36, 38: whatever a request fails of, it leaves nothing, on any node.
+// Cases 15, 36, 38: whatever a request fails of, it leaves nothing, on any
+// node.
 TEST_F(every_node_lock, that_fails_leaves_nothing_behind) {
   configure_and_start({"a", "b", "c"});
   for (std::string blocks : {"a", "b", "c"}) {
@@ -251,7 +253,8 @@ TEST_F(every_node_lock, that_fails_leaves_nothing_behind) {
       // The readers' row is as it was.
       EXPECT_EQ(c.ask([](const session& s) {
                    return s.lock("t", shared).on(every_node).within(20s);
-                 })->get(),
+                 })
+                  ->get(),
                 outcome::granted);
       c.kill();
     }
@@ -376,7 +379,8 @@ TEST_F(every_node_lock, is_upgraded_alone_without_a_deadlock_with_itself) {
   }
 }
 
-TEST_F(every_node_lock, keeps_its_shared_hold_when_a_half_done_upgrade_is_given_up) {
+TEST_F(every_node_lock,
+       keeps_its_shared_hold_when_a_half_done_upgrade_is_given_up) {
   configure_and_start({"a", "b"});
   // The reader is in the way at one node only, the last one asked and then the
   // first one.
@@ -411,7 +415,8 @@ TEST_F(every_node_lock, keeps_its_shared_hold_when_a_half_done_upgrade_is_given_
 }
 
 // Cases 32, 33.
-TEST_F(every_node_lock, of_two_upgraders_of_one_node_the_younger_is_told_deadlock) {
+TEST_F(every_node_lock,
+       of_two_upgraders_of_one_node_the_younger_is_told_deadlock) {
   configure_and_start({"a", "b"});
   // Where both live on the node at which they meet first. Others are found by
   // the search for cycles.
@@ -426,6 +431,10 @@ TEST_F(every_node_lock, of_two_upgraders_of_one_node_the_younger_is_told_deadloc
   ASSERT_TRUE(somebody_waits("t"));
   auto victim = younger.everywhere("t");
   EXPECT_EQ(victim->get(), outcome::deadlock);
+  ASSERT_EQ(victim->why.cycle.size(), 2u);
+  EXPECT_EQ(victim->why.cycle[0].node, home);
+  EXPECT_NE(victim->why.cycle[0].session, victim->why.cycle[1].session);
+  EXPECT_EQ(tags(home).deadlocks().back().cycle, victim->why.cycle);
   // It keeps what it holds.
   EXPECT_TRUE(second->held.still_held());
   EXPECT_TRUE(up->pending());

@@ -251,8 +251,12 @@ void scope_cluster::heal(std::size_t i, std::size_t j) {
   say("{} and {} can hear each other again", i, j);
   // Who was cut off finds the epoch closed at the other end.
   for (auto [x, y] : {std::pair{i, j}, std::pair{j, i}})
-    if (nodes_[x] != nullptr && !nodes_[x]->frozen)
-      drop_link(*nodes_[x], y);
+    if (nodes_[x] != nullptr)
+      run_on(x, nodes_[x]->life,
+             [this, x = x, y = y, epoch = nodes_[x]->epochs[y]] {
+               if (nodes_[x]->epochs[y] == epoch)
+                 drop_link(*nodes_[x], y);
+             });
   connect_later(i, j);
 }
 
