@@ -24,8 +24,7 @@ pending::pending(ask&& what)
   : waiter(*what.who, first_of(what).what, first_of(what).mode,
            is_wide(what) ? hold_record::kind::whole
                          : hold_record::kind::direct),
-    wide_(is_wide(what)),
-    asked_(std::chrono::steady_clock::now()),
+    wide_(is_wide(what)), asked_(std::chrono::steady_clock::now()),
     cancel_(std::move(what.cancel)) {
   if (what.within)
     deadline_ = asked_ + *what.within;
@@ -110,6 +109,21 @@ void pending::start() {
 }
 
 // -- of the coordinator -------------------------------------------------------
+
+void pending::aged(std::uint64_t lamport) {
+  std::lock_guard guard{lock_};
+  if (claim_ != claim::none)
+    return;
+  claim_ = claim::made;
+  session().claim_age(lamport);
+}
+
+/// Its holds are listed by now, if it has got any.
+void pending::drop_claim() noexcept {
+  std::lock_guard guard{lock_};
+  if (std::exchange(claim_, claim::over) == claim::made)
+    session().drop_claim();
+}
 
 bool pending::whole(const std::vector<fencing_token>& tokens,
                     std::vector<node_slot> nodes) {
@@ -267,6 +281,8 @@ void pending::report() noexcept {
 
 void pending::settled() noexcept {
   auto& where = scope();
+  if (wide_)
+    drop_claim();
   where.board.remove(*this);
   where.drop_deadline(*this);
   if (cancel_.state())

@@ -1,10 +1,10 @@
 // pending: a request of this node's clients that could not be granted at once.
 //
 // It is the waiter of the row (a request for one term on this node), or of the
-// coordinator (a request for several nodes or terms: "wide"). Whoever judges its
-// word ends it; `settled()` then takes it out of the deadlines and of its cancel
-// token and hands it to its client: to the actor, as a response (then), or to
-// the thread that waits (wait).
+// coordinator (a request for several nodes or terms: "wide"). Whoever judges
+// its word ends it; `settled()` then takes it out of the deadlines and of its
+// cancel token and hands it to its client: to the actor, as a response (then),
+// or to the thread that waits (wait).
 //
 // References: one of whoever starts it until `start` returns; the ledger's and
 // the queue's while it waits; the coordinator's (wide); one per delivery; one
@@ -88,6 +88,9 @@ public:
     return spec_;
   }
 
+  /// A part of it is held: from now until it ends its session is that old.
+  void aged(std::uint64_t lamport);
+
   /// Granted on these nodes with these tokens. Judges the word and enters the
   /// holds into the ledger; false: give back what was granted.
   bool whole(const std::vector<fencing_token>& tokens,
@@ -139,6 +142,7 @@ protected:
 
 private:
   void report() noexcept;
+  void drop_claim() noexcept;
   void settled() noexcept override;
 
   // -- cancel_entry -----------------------------------------------------------
@@ -162,7 +166,9 @@ private:
   mutable std::mutex lock_; // of what the coordinator writes afterwards
   std::vector<node_slot> nodes_;
   std::vector<cycle_edge> cycle_; // of a deadlock; before the continuation
-  std::string node_; // concerned in the failure; before settled()
+  enum class claim : std::uint8_t { none, made, over };
+  claim claim_ = claim::none; // on the age of its session
+  std::string node_;          // concerned in the failure; before settled()
 };
 
 /// The delivery of a settled request to its actor.
@@ -203,8 +209,7 @@ template <class Held, class F, class G>
 class pending_then final : public pending_response {
 public:
   pending_then(ask&& what, F on_held, G on_failure)
-    : pending_response(std::move(what)),
-      on_held_(std::move(on_held)),
+    : pending_response(std::move(what)), on_held_(std::move(on_held)),
       on_failure_(std::move(on_failure)) {
     // nop
   }

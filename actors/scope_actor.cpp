@@ -296,6 +296,11 @@ bool scope_actor::whole(const request_id& id, std::vector<fencing_token> tokens,
   return false;
 }
 
+void scope_actor::aged(const request_id& id, std::uint64_t lamport) {
+  if (auto* p = find(id))
+    p->aged(lamport);
+}
+
 void scope_actor::ended(const request_id& id, outcome why, node_slot node) {
   if (auto* p = find(id)) {
     p->refuse(why, name_or_nothing(node));

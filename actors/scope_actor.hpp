@@ -68,6 +68,7 @@ private:
   // -- scope_port -------------------------------------------------------------
 
   void to_peer(node_slot to, message what) override;
+  void aged(const request_id& id, std::uint64_t lamport) override;
   bool whole(const request_id& id, std::vector<fencing_token> tokens,
              std::vector<node_slot> nodes) override;
   void ended(const request_id& id, outcome why, node_slot node) override;

@@ -36,6 +36,10 @@ void effect_executor::execute(effect::send& x) {
     own_.receive(x.what, next_);
 }
 
+void effect_executor::execute(effect::aged& x) {
+  port_.aged(x.id, x.lamport);
+}
+
 void effect_executor::execute(effect::whole& x) {
   if (!port_.whole(x.id, std::move(x.tokens), std::move(x.nodes)))
     home_.release(x.id, {}, next_);
@@ -75,13 +79,20 @@ void effect_executor::execute(effect::walk& x) {
   port_.walk(x);
 }
 
+namespace {
+
+template <class T, class... Ts>
+constexpr bool is_one_of = (std::is_same_v<T, Ts> || ...);
+
+} // namespace
+
 bool for_worker(const message& what) noexcept {
   return std::visit(
     [](const auto& x) {
       using type = std::decay_t<decltype(x)>;
-      return std::is_same_v<
-               type,
-               request_message> || std::is_same_v<type, abandon_message> || std::is_same_v<type, release_message> || std::is_same_v<type, downgrade_message> || std::is_same_v<type, raise_message> || std::is_same_v<type, hand_over_message> || std::is_same_v<type, waits_elsewhere_message> || std::is_same_v<type, scope_closed_message>;
+      return is_one_of<type, request_message, abandon_message, release_message,
+                       downgrade_message, raise_message, hand_over_message,
+                       waits_elsewhere_message, scope_closed_message>;
     },
     what);
 }

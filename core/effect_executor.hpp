@@ -29,6 +29,9 @@ public:
   /// To a peer, if there is a link.
   virtual void to_peer(node_slot to, message what) = 0;
 
+  /// The request's session is at least that old: session_ledger::claim_age.
+  virtual void aged(const request_id& id, std::uint64_t lamport) = 0;
+
   /// The request is held everywhere. Judges the client's word and enters the
   /// holds into the ledger; false: it has ended, give back.
   [[nodiscard]] virtual bool whole(const request_id& id,
@@ -74,6 +77,7 @@ public:
 
 private:
   void execute(effect::send& x);
+  void execute(effect::aged& x);
   void execute(effect::whole& x);
   void execute(effect::ended& x);
   void execute(effect::hold_lost& x);

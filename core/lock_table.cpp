@@ -674,6 +674,7 @@ lock_table::row_view lock_table::view(const term& what) const {
     result.holders = static_cast<std::uint32_t>(holders_of(word));
     result.waiters = static_cast<std::uint32_t>(waiters_of(word));
     result.contended = (word & queue_bit) != 0;
+    result.kept = (word & kept_bit) != 0;
   }
   return result;
 }

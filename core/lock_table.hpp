@@ -252,6 +252,8 @@ public:
     std::uint32_t holders = 0;
     std::uint32_t waiters = 0;
     bool contended = false;
+    /// Exclusive, though the exclusive hold has gone: its session has others.
+    bool kept = false;
   };
 
   [[nodiscard]] row_view view(const term& what) const;

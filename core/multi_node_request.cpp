@@ -113,6 +113,7 @@ void multi_node_request::granted(node_slot from, const granted_message& what,
     held_before_ = true;
     if (spec_.age.lamport == session_age::holds_nothing)
       spec_.age.lamport = lamport;
+    out.push_back(effect::aged{id(), spec_.age.lamport});
   }
   x->state = part_state::held;
   x->tokens = what.tokens;

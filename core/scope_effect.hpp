@@ -34,6 +34,12 @@ struct send {
   message what;
 };
 
+/// The request has a part of what it asks for, and an age from now on.
+struct aged {
+  request_id id;
+  std::uint64_t lamport = 0;
+};
+
 /// The request is held on all its nodes. The executor judges the word of the
 /// client's request now; if that has ended meanwhile it calls `release`.
 struct whole {
@@ -96,8 +102,8 @@ struct walk {
 } // namespace effect
 
 using scope_effect
-  = std::variant<effect::send, effect::whole, effect::ended, effect::hold_lost,
-                 effect::node_left, effect::view_changed,
+  = std::variant<effect::send, effect::aged, effect::whole, effect::ended,
+                 effect::hold_lost, effect::node_left, effect::view_changed,
                  effect::ready, effect::mismatch, effect::installed,
                  effect::walk>;
 

@@ -31,10 +31,7 @@ void lamport_clock::raise(std::uint64_t seen) noexcept {
 
 session_ledger::session_ledger(session_id id, const lamport_clock& clock,
                                const void* party) noexcept
-  : chains_(&first_chain_),
-    elder_(id.serial),
-    id_(id),
-    clock_(clock),
+  : chains_(&first_chain_), elder_(id.serial), id_(id), clock_(clock),
     party_(party) {
   // nop
 }
@@ -269,6 +266,20 @@ void session_ledger::age(const session_age& x) noexcept {
   drop_guard(word_, word);
 }
 
+void session_ledger::claim_age(std::uint64_t lamport) noexcept {
+  auto word = take_guard(word_);
+  ++claims_;
+  lamport_.store(std::min(age().lamport, lamport), std::memory_order_relaxed);
+  drop_guard(word_, word);
+}
+
+void session_ledger::drop_claim() noexcept {
+  auto word = take_guard(word_);
+  --claims_;
+  forget_age();
+  drop_guard(word_, word);
+}
+
 void session_ledger::keep_age(const session_age& first) noexcept {
   auto word = take_guard(word_);
   kept_age_ = true;
@@ -302,8 +313,9 @@ void session_ledger::check_invariants() const {
   ensure(word / one >= records + waits, "L2: the count covers what is listed");
   ensure(records == holds() && waits == this->waits(), "the counts are right");
   auto ageless = age().lamport == session_age::holds_nothing;
-  ensure(foreign_age_ || (kept_age_ ? !ageless || records == 0
-                                    : ageless == (records == 0)),
+  ensure(foreign_age_
+           || (kept_age_ ? !ageless || records == 0
+                         : ageless == (records + claims_ == 0)),
          "L4: who holds nothing has no age, unless it keeps one");
   drop_guard(word_, word);
 }
@@ -314,7 +326,7 @@ void session_ledger::link(hold_record& r) noexcept {
   auto count = holds() + 1;
   holds_.store(count, std::memory_order_relaxed);
   if (count == 1 && !foreign_age_
-      && (!kept_age_ || age().lamport == session_age::holds_nothing))
+      && age().lamport == session_age::holds_nothing)
     lamport_.store(clock_.now(), std::memory_order_relaxed);
   if (count > small && count > max_chain * (mask_ + 1)) [[unlikely]]
     grow();
@@ -325,6 +337,11 @@ void session_ledger::link(hold_record& r) noexcept {
   if (first != nullptr)
     first->session_prev = &r;
   first = &r;
+}
+
+void session_ledger::forget_age() noexcept {
+  if (holds() == 0 && claims_ == 0 && !foreign_age_ && !kept_age_)
+    lamport_.store(session_age::holds_nothing, std::memory_order_relaxed);
 }
 
 void session_ledger::unlink(hold_record& r) noexcept {
@@ -338,8 +355,7 @@ void session_ledger::unlink(hold_record& r) noexcept {
   holds_.store(count, std::memory_order_relaxed);
   if (count > 0)
     return;
-  if (!foreign_age_ && !kept_age_)
-    lamport_.store(session_age::holds_nothing, std::memory_order_relaxed);
+  forget_age();
   if (chains_ != &first_chain_) {
     delete[] chains_;
     chains_ = &first_chain_;

@@ -17,9 +17,10 @@
 // Invariants, with the bit held: L1 closed implies no direct or whole record
 // and no waiter is listed. L2 count >= records + waiters listed. L3 every
 // record of a chain has `entered` and the hash of that chain. L4 age is
-// "holds nothing" iff no record is listed, unless the home says it (age), or
-// the session keeps its age (keep_age): then it is never "holds nothing" again
-// once a record was listed.
+// "holds nothing" iff no record is listed, unless the home says it (age), a
+// request for several nodes has an age (claim_age), or the session keeps its
+// age (keep_age): then it is never "holds nothing" again once a record was
+// listed.
 //
 // Thread-safe. Nothing here blocks. Costs: enter and leave are one atomic
 // update and some plain stores each, independent of how much is held (the
@@ -92,9 +93,9 @@ public:
 
   // -- waits ------------------------------------------------------------------
 
-  /// Lists a waiter, before it hangs on a row, and notes whether it has company:
-  /// then one of the two may be granted, but not be in the list of holds yet,
-  /// when the other hangs. False if closed.
+  /// Lists a waiter, before it hangs on a row, and notes whether it has
+  /// company: then one of the two may be granted, but not be in the list of
+  /// holds yet, when the other hangs. False if closed.
   [[nodiscard]] bool enter_wait(waiter& w) noexcept;
 
   /// Takes it out if it is listed.
@@ -112,8 +113,7 @@ public:
 
   /// Lists a record that was granted at once. False if closed: the caller gives
   /// the hold back, and has still the handle that it had.
-  [[nodiscard]] bool enter(hold_record& r,
-                           share whose = share::fresh) noexcept;
+  [[nodiscard]] bool enter(hold_record& r, share whose = share::fresh) noexcept;
 
   /// The grantor's step, in one section: judges `w`; if it wins, the waiter
   /// leaves the list and its record enters it. Returns how the waiter has
@@ -194,11 +194,17 @@ public:
   /// For a session of another node: its home says how old it is.
   void age(const session_age& x) noexcept;
 
+  /// A request of the session has a part of what it asks for, on whatever node:
+  /// until `drop_claim` the session is at least that old, whatever is listed.
+  /// What is listed by then stays as old. Each claim is dropped once.
+  void claim_age(std::uint64_t lamport) noexcept;
+  void drop_claim() noexcept;
+
   /// For a session of a body that may be run again: from its first lock on, its
   /// age stays, also while it holds nothing. If `first` is an age that a try of
   /// the same body had (on this node), the session is that old from the start,
-  /// ties included: whatever came after that try is younger. To be called before
-  /// the session is used.
+  /// ties included: whatever came after that try is younger. To be called
+  /// before the session is used.
   void keep_age(const session_age& first = {}) noexcept;
 
   /// Calls `f(const hold_record&)` for each record under the bit. O(held); for
@@ -227,6 +233,7 @@ private:
 
   void unlock_minus_one(std::uint64_t word) noexcept;
   void link(hold_record& r) noexcept;
+  void forget_age() noexcept;
   void unlink(hold_record& r) noexcept;
   void unlink(waiter& w) noexcept;
   void grow() noexcept;
@@ -237,6 +244,7 @@ private:
   hold_record* first_chain_ = nullptr; // chains_ until the first growth
   waiter* waiting_ = nullptr;
   std::uint32_t mask_ = 0;
+  std::uint32_t claims_ = 0;
   bool foreign_age_ = false;
   bool kept_age_ = false;
   // -- written under the bit, read by anybody ---------------------------------

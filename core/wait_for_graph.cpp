@@ -56,7 +56,7 @@ void wait_for_graph::add(const blocked_wait& x, moment when) {
       = x.mode == lock_mode::shared && by.how == blocker::kind::queued;
     if (ended_.count(ahead) != 0) {
       // The node has not heard of it yet.
-      if (in_line)
+      if (x.mode == lock_mode::shared)
         ask_again(x.wait, ahead);
       continue;
     }
@@ -126,8 +126,8 @@ std::vector<wait_question> wait_for_graph::take_waits() {
   std::vector<wait_question> result;
   for (const auto& x : std::exchange(waits_to_ask_, {})) {
     auto i = over_.find(x);
-    result.push_back({x, i != over_.end() ? i->second
-                                          : std::vector<attempt_name>{}});
+    result.push_back(
+      {x, i != over_.end() ? i->second : std::vector<attempt_name>{}});
   }
   return result;
 }
@@ -189,13 +189,15 @@ wait_for_graph::edge_key wait_for_graph::key_of(const edge& x) noexcept {
   return {x.wait, x.by.session, x.by.request, x.by.attempt};
 }
 
-/// What was ahead of these shared waits is over, and something else may be.
+/// What was in the way of these shared waits is over, and something else may
+/// be: another one of the queue, or what its session has left there, which
+/// keeps the mode. (All that is in the way of an exclusive wait is known at
+/// once.)
 template <class Predicate>
 void wait_for_graph::ask_again_if(Predicate over) {
   for (const auto& [from, all] : edges_)
     for (const auto& x : all)
-      if (x.mode == lock_mode::shared && x.by.how == blocker::kind::queued
-          && over(x))
+      if (x.mode == lock_mode::shared && over(x))
         ask_again(x.wait, {x.by.request, x.by.attempt});
 }
 

@@ -195,12 +195,27 @@ void worker::receive_one(const release_message& x, scope_effects& out) {
   }
   for (std::size_t i = 0; i < e->holds.size(); ++i)
     if (x.which.empty()
-        || std::find(x.which.begin(), x.which.end(), i) != x.which.end())
+        || std::find(x.which.begin(), x.which.end(), i) != x.which.end()) {
       let_go(*e, i, false, out);
+      look_at_what_is_kept(*e, i, out);
+    }
   auto left = std::any_of(e->holds.begin(), e->holds.end(),
                           [](const held& h) { return h.record != nullptr; });
   if (!left)
     drop(x.id, out);
+}
+
+/// Who waited for an exclusive hold that has gone may wait for another one of
+/// its session now, which was in nobody's way before.
+void worker::look_at_what_is_kept(const entry& e, std::size_t which,
+                                  scope_effects& out) {
+  const auto& what = e.ask.terms[which].what;
+  if (!e.session->may_hold(lock_table::low(what.hash())))
+    return;
+  auto row = locks_.table().view(what);
+  if (row.kept && row.waiters > 0)
+    out.push_back(effect::walk{
+      {e.ask.session, e.ask.id, e.ask.attempt, options_.self}, true, false});
 }
 
 void worker::receive_one(const downgrade_message& x, scope_effects&) {

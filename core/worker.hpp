@@ -138,8 +138,8 @@ public:
   // -- events -----------------------------------------------------------------
 
   /// What its peer says to it: request, abandon, release, downgrade, raise,
-  /// hand_over, scope_closed, waits_elsewhere. Anything else is not for it and is ignored. A
-  /// hand-over goes to the coordinator first, then here.
+  /// hand_over, scope_closed, waits_elsewhere. Anything else is not for it and
+  /// is ignored. A hand-over goes to the coordinator first, then here.
   void receive(const message& what, scope_effects& out);
 
   /// A waiter was granted or has ended. Takes over the port's reference.
@@ -180,7 +180,7 @@ private:
   struct entry {
     request_message ask;
     session_ledger* session = nullptr;
-    std::vector<held> holds; // one per term taken
+    std::vector<held> holds;        // one per term taken
     part_waiter* waiting = nullptr; // known to the port while parked
     bool held_back = false;
 
@@ -202,6 +202,8 @@ private:
   [[nodiscard]] bool acceptable(const handed_over& x) const noexcept;
   void take(entry& e, scope_effects& out);
   bool take_result(entry& e, scope_effects& out);
+  void look_at_what_is_kept(const entry& e, std::size_t which,
+                            scope_effects& out);
   void tell_cycle(const entry& e, const waiter& w, scope_effects& out);
   void begin_walk(const entry& e, bool raced, scope_effects& out);
   void drop(const request_id& id, scope_effects& out);

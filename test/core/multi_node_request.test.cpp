@@ -151,11 +151,23 @@ TEST_F(MultiNodeRequest, TheOthersAreGivenTheLeadsTokensToAdopt) {
   start(x, 2);
   granted(x, 0, {6});
   auto& lead = std::get<request_message>(std::get<effect::send>(out[0]).what);
-  auto& other = std::get<request_message>(std::get<effect::send>(out[1]).what);
+  auto& other = std::get<request_message>(std::get<effect::send>(out.back()).what);
   EXPECT_EQ(lead.carried, (std::vector<fencing_token>{5}));
   EXPECT_FALSE(lead.adopt);
   EXPECT_EQ(other.carried, (std::vector<fencing_token>{6}));
   EXPECT_TRUE(other.adopt);
+}
+
+TEST_F(MultiNodeRequest, ItsAgeIsThatOfItsFirstPartAndIsToldOnce) {
+  auto x = make();
+  start(x, 3);
+  out.clear();
+  granted(x, 0, {6});
+  granted(x, 1, {6});
+  granted(x, 2, {6});
+  ASSERT_EQ(out.size(), 4u) << "two are asked, one age, one whole";
+  EXPECT_EQ(std::get<effect::aged>(out[0]).lamport, 11u);
+  EXPECT_EQ(x.age().lamport, 11u);
 }
 
 TEST_F(MultiNodeRequest, ALargerTokenRaisesThoseThatAreSmaller) {

@@ -42,6 +42,28 @@ TEST(session_ledger, lives_until_the_last_handle_record_and_waiter_are_gone) {
   EXPECT_EQ(test_session::live, 0);
 }
 
+TEST(session_ledger,
+     is_as_old_as_a_request_with_a_part_and_stays_so_with_what_came_of_it) {
+  lock_world t;
+  auto who = t.session();
+  who->claim_age(3);
+  t.clock.tick();
+  auto* r = record_of(who, 1);
+  ASSERT_TRUE(who->enter(*r));
+  EXPECT_EQ(who->age().lamport, 3u);
+  who->claim_age(5);
+  who->drop_claim();
+  who->drop_claim();
+  EXPECT_EQ(who->age().lamport, 3u) << "it holds what came of it";
+  EXPECT_TRUE(who->leave(*r));
+  EXPECT_EQ(who->age().lamport, session_age::holds_nothing);
+  who->claim_age(7);
+  who->check_invariants();
+  who->drop_claim();
+  EXPECT_EQ(who->age().lamport, session_age::holds_nothing)
+    << "it came to nothing";
+}
+
 TEST(session_ledger, has_the_age_of_the_first_lock_of_its_present_set) {
   lock_world t;
   auto who = t.session();
@@ -230,8 +252,8 @@ TEST(session_ledger, close_of_a_large_ledger_hands_out_each_record_once) {
   std::vector<hold_record*> parts;
   std::set<hold_record*> direct;
   for (std::uint32_t i = 0; i < 5000; ++i) {
-    auto kind = i % 3 == 0 ? hold_record::kind::part
-                           : hold_record::kind::direct;
+    auto kind
+      = i % 3 == 0 ? hold_record::kind::part : hold_record::kind::direct;
     auto* r = record_of(who, i * 0x9e3779b9u, kind);
     ASSERT_TRUE(who->enter(*r));
     if (kind == hold_record::kind::part) {

@@ -414,6 +414,35 @@ TEST_F(Worker, ASearchBeginsWhereASessionHoldsThatWaitsElsewhere) {
   EXPECT_TRUE(out.empty()) << "said twice";
 }
 
+TEST_F(Worker,
+       ASearchBeginsWhereAnExclusiveHoldLeavesAnotherOneThatKeepsTheRow) {
+  // Session 101 of the peer holds "a" exclusively and, because of that, shared;
+  // somebody waits to read.
+  for (auto waits : {true, false}) {
+    say(request(1, {x_a}));
+    auto again = request(2, {{x_a.what, shared}});
+    again.session.serial = 101;
+    say(again);
+    auto reader = request(3, {{x_a.what, shared}});
+    if (waits)
+      say(reader);
+    out.clear();
+    p->receive(release_message{{peer, 1}, {}}, out);
+    auto begun = std::count_if(out.begin(), out.end(), [](const auto& x) {
+      auto* w = std::get_if<effect::walk>(&x);
+      return w != nullptr && w->all_waits
+             && w->what.session == session_id{peer, 101};
+    });
+    EXPECT_EQ(begun, waits ? 1 : 0);
+    out.clear();
+    p->receive(release_message{{peer, 2}, {}}, out);
+    p->receive(abandon_message{{peer, 3}, 0}, out);
+    run();
+    EXPECT_EQ(rows(), 0u);
+    out.clear();
+  }
+}
+
 TEST_F(Worker, APartialGrantThatGivesWayLeavesTheOtherInPeace) {
   auto x = request(1, {x_a});
   x.carried = {1 << 20};

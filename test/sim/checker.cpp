@@ -119,6 +119,24 @@ void scope_cluster::observe_waits() {
   });
 }
 
+/// Of two upgraders of one node that meet there one is judged in the step in
+/// which the second one asks: they never wait at the same time.
+void scope_cluster::observe_outranked(open_scope& s, const waiter& w) {
+  if (!options_.deadlocks)
+    return;
+  observe_waits();
+  auto me = w.session().id();
+  auto both_hold = 0;
+  s.locks.table().for_each_holder(w.what(), [&](const hold_record& r) {
+    auto who = r.what == hold_record::kind::part
+                 ? r.owner->session
+                 : session_id{slot(s.on.index), r.serial};
+    both_hold |= who == me ? 1 : who == w.rival ? 2 : 0;
+  });
+  check(both_hold == 3, "two upgraders hold what they ask for");
+  waits_.also({me, w.what(), slot(s.on.index), w.rival});
+}
+
 void scope_cluster::observe_row(open_scope& s, const term& t,
                                 std::set<wait_edge>& out) {
   auto view = s.locks.table().view(t);

@@ -299,6 +299,16 @@ void scope_cluster::set_deadline(open_scope& s, const ask& a, bool always) {
 
 // -- being told ---------------------------------------------------------------
 
+void scope_cluster::told_aged(open_scope& s, const request_id& id,
+                              std::uint64_t lamport) {
+  auto& a = asks_.at(id.serial);
+  auto who = s.sessions.find(a.who);
+  if (a.at == stage::done || who == s.sessions.end())
+    return;
+  check(!std::exchange(a.aged, true), "the age of a request is fixed once");
+  who->second->claim_age(lamport);
+}
+
 bool scope_cluster::told_whole(open_scope& s, const request_id& id,
                                const std::vector<fencing_token>& tokens,
                                const std::vector<node_slot>& nodes) {
@@ -518,6 +528,10 @@ void scope_cluster::finish_ask(ask& a) {
   auto* s = scope_of(a);
   if (s == nullptr)
     return;
+  // What it holds is listed by its parts only; so they are as old until then.
+  if (std::exchange(a.aged, false))
+    if (auto who = s->sessions.find(a.who); who != s->sessions.end())
+      who->second->drop_claim();
   if (a.waits != nullptr) { // its node stops
     auto* w = std::exchange(a.waits, nullptr);
     if (!s->locks.end(*w, outcome::shutting_down, local_locks::tell::no))

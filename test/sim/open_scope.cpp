@@ -153,6 +153,10 @@ void scope_cluster::open_scope::manage(manager_ref who) {
 // -- worker_port --------------------------------------------------------------
 
 void scope_cluster::open_scope::settled(part_waiter& w) noexcept {
+  if (w.state() == outcome::deadlock) {
+    cluster.observe_outranked(*this, w);
+    outranked.insert(&w);
+  }
   auto peer = std::size_t{to_index(w.owner.request.home)};
   auto mine = peer == on.index;
   std::shared_ptr<part_waiter> keep{&w, [](part_waiter* x) { x->unref(); }};
@@ -175,6 +179,8 @@ void scope_cluster::open_scope::enters(part_waiter& w) {
 }
 
 void scope_cluster::open_scope::leaves(part_waiter& w) noexcept {
+  if (w.state() == outcome::deadlock && outranked.erase(&w) == 0)
+    cluster.observe_outranked(*this, w); // it has not waited at all
   if (auto i = parts.find(w.request); i != parts.end() && i->second == &w)
     parts.erase(i);
 }
@@ -262,6 +268,11 @@ void scope_cluster::open_scope::to_peer(node_slot to, message what) {
   auto peer = to_index(to);
   if (links[peer] != 0 && links[peer] == on.epochs[peer])
     cluster.post(on, peer, std::move(what));
+}
+
+void scope_cluster::open_scope::aged(const request_id& id,
+                                     std::uint64_t lamport) {
+  cluster.told_aged(*this, id, lamport);
 }
 
 bool scope_cluster::open_scope::whole(const request_id& id,

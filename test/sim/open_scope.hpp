@@ -71,6 +71,7 @@ struct scope_cluster::open_scope final : lock_port,
   // -- scope_port -------------------------------------------------------------
 
   void to_peer(node_slot to, message what) override;
+  void aged(const request_id& id, std::uint64_t lamport) override;
   bool whole(const request_id& id, std::vector<fencing_token> tokens,
              std::vector<node_slot> nodes) override;
   void ended(const request_id& id, outcome why, node_slot node) override;
@@ -101,6 +102,7 @@ struct scope_cluster::open_scope final : lock_port,
   const std::uint64_t life;
   std::vector<wait_queue*> managers;
   std::map<std::uint64_t, session*> sessions;
+  std::set<const waiter*> outranked; // and their worker does not know
   local_locks locks;
   coordinator home;
   worker own;

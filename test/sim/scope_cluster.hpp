@@ -120,6 +120,7 @@ private:
     time_point over{0};
     stage at = stage::pending;
     bool told = false;
+    bool aged = false; // and its session claims that age
     std::vector<term_lock> held; // mode none: given up
     std::vector<fencing_token> tokens;
     // for one node alone
@@ -280,6 +281,7 @@ private:
 
   // -- what clients are told --------------------------------------------------
 
+  void told_aged(open_scope& s, const request_id& id, std::uint64_t lamport);
   bool told_whole(open_scope& s, const request_id& id,
                   const std::vector<fencing_token>& tokens,
                   const std::vector<node_slot>& nodes);
@@ -299,6 +301,7 @@ private:
 
   void check(bool ok, const std::string& what) const;
   void observe_waits();
+  void observe_outranked(open_scope& s, const waiter& w);
   void observe_row(open_scope& s, const term& t, std::set<wait_edge>& out);
   void watch_rows(std::size_t node);
   [[nodiscard]] std::vector<node_slot> nodes_of(const ask& a) const;

@@ -35,11 +35,7 @@ void wait_history::note(const std::set<wait_edge>& now,
   ++instant_;
   std::set<session_id> sessions;
   for (const auto& e : now) {
-    auto& all = edges_[e];
-    if (all.empty() || all.back().second + 1 < instant_)
-      all.push_back({instant_, instant_});
-    else
-      all.back().second = instant_;
+    also(e);
     sessions.insert({std::get<0>(e), std::get<3>(e)});
   }
   for (const auto& who : sessions) {
@@ -48,6 +44,14 @@ void wait_history::note(const std::set<wait_edge>& now,
     if (known.empty() || known.back().second != age)
       known.push_back({instant_, age});
   }
+}
+
+void wait_history::also(const wait_edge& x) {
+  auto& all = edges_[x];
+  if (all.empty() || all.back().second + 1 < instant_)
+    all.push_back({instant_, instant_});
+  else
+    all.back().second = instant_;
 }
 
 void wait_history::check_verdict(
@@ -130,10 +134,14 @@ std::pair<session_age, session_age> wait_history::ages_since(
 void wait_history::check_youngest(const walk_verdict_message& x,
                                   std::uint64_t since) const {
   auto mine = ages_since(x.session, since).second;
-  for (const auto& s : x.cycle)
-    if (s.session != x.session && ages_since(s.session, since).first >= mine)
-      throw violation{fmt::format("{} is younger than {}", to_string(s.session),
-                                  to_string(x.session))};
+  for (const auto& s : x.cycle) {
+    auto its = ages_since(s.session, since).first;
+    if (s.session != x.session && its >= mine)
+      throw violation{fmt::format("{} of {}.{} is younger than {} of {}.{}",
+                                  to_string(s.session), its.lamport,
+                                  its.who.serial, to_string(x.session),
+                                  mine.lamport, mine.who.serial)};
+  }
 }
 
 void wait_history::check_once(const walk_verdict_message& x,

@@ -32,6 +32,9 @@ public:
   /// One step has passed, and these edges are there.
   void note(const std::set<wait_edge>& now, const age_query& age_of);
 
+  /// In the same step: this one would be there, had it not been judged at once.
+  void also(const wait_edge& x);
+
   /// Throws a violation if the verdict is wrong. `single` says of a session
   /// that it never had two requests at once.
   void check_verdict(const walk_verdict_message& x,
