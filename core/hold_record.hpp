@@ -36,6 +36,9 @@ struct hold_owner {
   session_id session;
   request_id request;
   attempt_number attempt = 0;
+  /// Of a part: as it was asked for. Its record may be exclusive all the same,
+  /// when that is what its session has kept.
+  lock_mode asked = lock_mode::exclusive;
 };
 
 struct hold_record {

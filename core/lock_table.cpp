@@ -508,7 +508,9 @@ bool lock_table::blockers(const waiter& w,
       x.attempt = h->owner->attempt;
       x.how = blocker::kind::part_hold;
     }
-    x.kept = mode != lock_mode::exclusive && w.mode() != lock_mode::exclusive;
+    auto kept = mode != lock_mode::exclusive
+                || (!direct && h->owner->asked != lock_mode::exclusive);
+    x.kept = kept && w.mode() != lock_mode::exclusive;
     out.push_back(x);
   }
   return true;

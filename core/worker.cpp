@@ -51,6 +51,7 @@ part_waiter::part_waiter(worker_port& port, session_ledger& who,
   owner.request = from.id;
   owner.attempt = from.attempt;
   owner.which = which;
+  owner.asked = what.mode;
   hold->owner = &owner;
   request = from.id;
   attempt = from.attempt;
@@ -468,6 +469,7 @@ void worker::install(const handed_over& x, scope_effects& out) {
     h.installed->request = x.id;
     h.installed->attempt = x.attempt;
     h.installed->which = static_cast<std::uint16_t>(i);
+    h.installed->asked = mode;
     h.installed->known = part_owner::standing::whole;
     h.record = hold_record::make();
     h.record->session = session;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace pawl::sim {
 
@@ -58,17 +57,21 @@ void wait_history::check_verdict(
   const walk_verdict_message& x,
   const std::function<bool(const session_id&)>& single) {
   auto cycle = edges_of(x);
-  std::optional<std::uint64_t> since;
-  each_time(cycle, [&](std::uint64_t when) {
-    since = std::max(since.value_or(when), when);
-  });
-  if (!since) {
+  std::set<std::uint64_t> times;
+  each_time(cycle, [&](std::uint64_t when) { times.insert(when); });
+  if (times.empty()) {
     std::string all;
     for (const auto& e : cycle)
       all += text(e);
     throw violation{"a verdict names a cycle that never was: " + all};
   }
-  check_youngest(x, *since);
+  // It may have been over and have come again since it was confirmed, and its
+  // sessions may have got an age in between.
+  auto since = std::find_if(times.rbegin(), times.rend(), [&](auto when) {
+    return who_is_younger(x, when).empty();
+  });
+  if (since == times.rend())
+    throw violation{who_is_younger(x, *times.rbegin())};
   auto all_single
     = std::all_of(x.cycle.begin(), x.cycle.end(),
                   [&](const cycle_step& s) { return single(s.session); });
@@ -131,17 +134,18 @@ std::pair<session_age, session_age> wait_history::ages_since(
   return {least, most};
 }
 
-void wait_history::check_youngest(const walk_verdict_message& x,
-                                  std::uint64_t since) const {
+/// In words; empty if the one who is told is the youngest.
+std::string wait_history::who_is_younger(const walk_verdict_message& x,
+                                         std::uint64_t since) const {
   auto mine = ages_since(x.session, since).second;
   for (const auto& s : x.cycle) {
     auto its = ages_since(s.session, since).first;
     if (s.session != x.session && its >= mine)
-      throw violation{fmt::format("{} of {}.{} is younger than {} of {}.{}",
-                                  to_string(s.session), its.lamport,
-                                  its.who.serial, to_string(x.session),
-                                  mine.lamport, mine.who.serial)};
+      return fmt::format("{} of {}.{} is younger than {} of {}.{}",
+                         to_string(s.session), its.lamport, its.who.serial,
+                         to_string(x.session), mine.lamport, mine.who.serial);
   }
+  return {};
 }
 
 void wait_history::check_once(const walk_verdict_message& x,

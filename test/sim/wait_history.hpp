@@ -56,7 +56,8 @@ private:
                                std::uint64_t when) const;
   [[nodiscard]] std::pair<session_age, session_age> ages_since(
     const session_id& who, std::uint64_t when) const;
-  void check_youngest(const walk_verdict_message& x, std::uint64_t since) const;
+  [[nodiscard]] std::string who_is_younger(const walk_verdict_message& x,
+                                           std::uint64_t since) const;
   [[nodiscard]] bool alone(const std::vector<wait_edge>& cycle,
                            std::uint64_t since) const;
   void check_once(const walk_verdict_message& x, std::vector<wait_edge> cycle,
