@@ -120,7 +120,7 @@ private:
 
   scope_ptr scope_;
   std::shared_ptr<std::promise<void>> ended_;
-  coordinator home_;
+  pawl::coordinator home_;
   worker own_;
   walks search_;
   effect_executor executor_;

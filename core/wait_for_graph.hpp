@@ -15,8 +15,9 @@
 // An edge that turned out to be over is removed and never taken in again (names
 // of attempts are not used twice, so it cannot come back), and another path is
 // looked for among the others. So a search ends. One thing is asked for again: a
-// shared request that waits because of exclusive ones ahead names only one of them;
-// when that one is over, the next is in its place.
+// shared request names only one of the exclusive ones ahead of it, and of a
+// session that holds exclusively only that hold; when it is over, the next one
+// ahead, or another hold that keeps the mode, is in its place.
 //
 // The victim of a cycle is its youngest session: the one whose first lock of
 // its present set came last by the Lamport time of its home; who holds nothing

@@ -32,7 +32,7 @@ PAWL_INSPECT(nothing)
 
 } // namespace pawl_compat_test
 
-CAF_BEGIN_TYPE_ID_BLOCK(pawl_compat_test, pawl::compat::next_type_id)
+CAF_BEGIN_TYPE_ID_BLOCK(pawl_compat_test, pawl::compat::next_type_id + 200)
 
 CAF_ADD_TYPE_ID(pawl_compat_test, (pawl_compat_test::color))
 CAF_ADD_TYPE_ID(pawl_compat_test, (pawl_compat_test::point))

@@ -54,7 +54,8 @@ PAWL_INSPECT(bag, points, note, counts)
 
 } // namespace term_inspector_test
 
-CAF_BEGIN_TYPE_ID_BLOCK(term_inspector_test, pawl::compat::next_type_id)
+// Apart from those of pawl's own actors and of other tests of the program.
+CAF_BEGIN_TYPE_ID_BLOCK(term_inspector_test, pawl::compat::next_type_id + 100)
 
 CAF_ADD_ATOM(term_inspector_test, term_inspector_test, this_atom, "this")
 CAF_ADD_ATOM(term_inspector_test, term_inspector_test, that_atom, "that")

@@ -105,12 +105,17 @@ protected:
     return [=, log = log_](caf::actor_system& sys, fencing_token epoch) {
       log->begins(service, node, life, epoch);
       auto result = sys.spawn([=](caf::event_based_actor* self) {
-        self->set_exit_handler([=](const caf::exit_msg& x) {
+        auto stop = [=](const caf::exit_msg& x) {
           std::this_thread::sleep_for(takes_to_stop);
           log->ends(epoch, service);
           self->quit(x.reason);
-        });
+        };
+#if PAWL_CAF_1
+        return caf::behavior{stop, [](look_atom) {}};
+#else
+        self->set_exit_handler(stop);
         return caf::behavior{[](look_atom) {}};
+#endif
       });
       // Of one that is killed; others may hear of its end before this does.
       compat::on_terminate(result, [=](const caf::error&) noexcept {

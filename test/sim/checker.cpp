@@ -209,6 +209,16 @@ bool scope_cluster::has_part(const ask& a, const term_lock& t,
   return found;
 }
 
+/// Whether a node has closed its scope, and opened it again, and the home of what
+/// was held there has not heard of that.
+bool scope_cluster::outlived(const ask& a, node_slot node) const {
+  auto* s = scope_at(to_index(node));
+  const auto* home = scope_of(a);
+  return options_.reopens && s != nullptr && home != nullptr
+         && to_index(node) != a.node && home->links[to_index(node)] != 0
+         && !s->home.members().in_view(slot(a.node));
+}
+
 /// Whole means: on each of its nodes there is a record of each of its terms.
 void scope_cluster::check_whole(const ask& a,
                                 const std::vector<node_slot>& nodes) const {
@@ -218,9 +228,7 @@ void scope_cluster::check_whole(const ask& a,
     if (s == nullptr || (away && s->links[a.node] == 0)
         || (options_.splits() && away))
       continue; // has died meanwhile, or was cut off
-    // It may have been closed and opened, and its home has not heard of that.
-    if (away && options_.reopens && scope_of(a)->links[to_index(node)] != 0
-        && !s->home.members().in_view(slot(a.node)))
+    if (outlived(a, node))
       continue;
     for (const auto& t : a.held)
       check(has_part(a, t, node),
@@ -244,7 +252,8 @@ void scope_cluster::check_alone(const ask& a,
     const auto& b = asks_.at(serial);
     if (b.at == stage::held && b.who != a.who)
       for (auto node : nodes_of(b))
-        if (std::find(nodes.begin(), nodes.end(), node) != nodes.end())
+        if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()
+            && !outlived(a, node) && !outlived(b, node))
           check_pair(a, b, node);
   }
 }

@@ -305,6 +305,7 @@ private:
   void observe_row(open_scope& s, const term& t, std::set<wait_edge>& out);
   void watch_rows(std::size_t node);
   [[nodiscard]] std::vector<node_slot> nodes_of(const ask& a) const;
+  [[nodiscard]] bool outlived(const ask& a, node_slot node) const;
   [[nodiscard]] bool has_part(const ask& a, const term_lock& t,
                               node_slot node) const;
   void check_whole(const ask& a, const std::vector<node_slot>& nodes) const;
