@@ -226,6 +226,8 @@ void run_waits(report& out, const pawl::scope& where, std::size_t times) {
   for (std::size_t i = 0; i < times && good; ++i)
     for (auto& x : both) {
       std::atomic<bool> granted{false};
+      // A new one each time: of the one before a manager may not have let go.
+      auto what = fmt::format("t{}{}", i, x.holds ? " beside another" : "");
       tell(who, [&](agent& self) {
         self.members.clear();
         auto& owner = self.members.emplace_back();
@@ -236,11 +238,11 @@ void run_waits(report& out, const pawl::scope& where, std::size_t times) {
           waiter.own->lock("mine", exclusive).then([&](pawl::lock held) {
             waiter.first = std::move(held);
           });
-        owner.own->lock("t", exclusive).then([&](pawl::lock held) {
+        owner.own->lock(what, exclusive).then([&](pawl::lock held) {
           owner.first = std::move(held);
         });
         auto asked = now_ns();
-        waiter.own->lock("t", exclusive).then([&, asked](pawl::lock held) {
+        waiter.own->lock(what, exclusive).then([&, asked](pawl::lock held) {
           x.times.record(now_ns() - asked);
           waiter.second = std::move(held);
           granted = true;
