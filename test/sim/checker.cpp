@@ -209,8 +209,8 @@ bool scope_cluster::has_part(const ask& a, const term_lock& t,
   return found;
 }
 
-/// Whether a node has closed its scope, and opened it again, and the home of what
-/// was held there has not heard of that.
+/// Whether a node may have closed its scope, and opened it again, and the home
+/// of what was held there has not heard of that.
 bool scope_cluster::outlived(const ask& a, node_slot node) const {
   auto* s = scope_at(to_index(node));
   const auto* home = scope_of(a);
@@ -252,18 +252,20 @@ void scope_cluster::check_alone(const ask& a,
     const auto& b = asks_.at(serial);
     if (b.at == stage::held && b.who != a.who)
       for (auto node : nodes_of(b))
-        if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()
-            && !outlived(a, node) && !outlived(b, node))
+        if (std::find(nodes.begin(), nodes.end(), node) != nodes.end())
           check_pair(a, b, node);
   }
 }
 
 void scope_cluster::check_pair(const ask& a, const ask& b,
                                node_slot node) const {
+  auto forgotten = [&](const ask& z, const term_lock& t) {
+    return outlived(z, node) && !has_part(z, t, node);
+  };
   for (const auto& x : a.held)
     for (const auto& y : b.held)
       if (x.what == y.what && x.mode != lock_mode::none
-          && y.mode != lock_mode::none)
+          && y.mode != lock_mode::none && !forgotten(a, x) && !forgotten(b, y))
         check(x.mode == lock_mode::shared && y.mode == lock_mode::shared,
               fmt::format("{} and {} both hold {} on {}", to_string(a.spec.id),
                           to_string(b.spec.id), to_string(x.what),
