@@ -58,6 +58,9 @@ TEST(session_ledger,
   EXPECT_TRUE(who->leave(*r));
   EXPECT_EQ(who->age().lamport, session_age::holds_nothing);
   who->claim_age(7);
+  ASSERT_TRUE(who->enter(*(r = record_of(who, 1))));
+  EXPECT_TRUE(who->leave(*r));
+  EXPECT_EQ(who->age().lamport, 7u) << "the request still has its part";
   who->check_invariants();
   who->drop_claim();
   EXPECT_EQ(who->age().lamport, session_age::holds_nothing)
