@@ -491,6 +491,10 @@ void scope_state::release_whole(hold_owner& x) {
   put(post::release{hold.from, hold.which});
 }
 
+void scope_state::left_waiting(const session_id& who) {
+  put(post::walk{{who, {}, 0, self()}});
+}
+
 void scope_state::settled(part_waiter& w) noexcept {
   put(post::settled{&w});
 }

@@ -282,6 +282,7 @@ public:
   void start(manager_ref who, wait_queue& q) override;
   void look(manager_ref who) override;
   void release_whole(hold_owner& x) override;
+  void left_waiting(const session_id& who) override;
   void settled(part_waiter& w) noexcept override;
   void enters(part_waiter& w) override;
   void leaves(part_waiter& w) noexcept override;

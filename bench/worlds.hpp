@@ -43,6 +43,10 @@ class no_port final : public pawl::lock_port {
   void release_whole(pawl::hold_owner&) override {
     // nop
   }
+
+  void left_waiting(const pawl::session_id&) override {
+    // nop
+  }
 };
 
 class core_session final : public pawl::session_ledger {

@@ -28,9 +28,7 @@ void effect_executor::execute(effect::send& x) {
     port_.to_peer(x.to, std::move(x.what));
     return;
   }
-  if (const auto* verdict = std::get_if<walk_verdict_message>(&x.what))
-    port_.sentence(*verdict, next_);
-  else if (for_coordinator(x.what))
+  if (for_coordinator(x.what))
     home_.receive(self_, x.what, next_);
   if (for_worker(x.what))
     own_.receive(x.what, next_);

@@ -56,10 +56,6 @@ public:
 
   /// A search for a deadlock is to begin.
   virtual void walk(const effect::walk& x) = 0;
-
-  /// A verdict that needed no search, on a request of this node. False: that
-  /// waits no longer.
-  virtual bool sentence(const walk_verdict_message& x, scope_effects& out) = 0;
 };
 
 class effect_executor {

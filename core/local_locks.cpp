@@ -82,6 +82,8 @@ void local_locks::hang(waiter& w) {
     hung.losers = loser->queue_next;
     loser->queue_next = nullptr;
     refuse(*loser, outcome::deadlock);
+    if (loser->session().waits() > 0)
+      port_.left_waiting(loser->session().id());
     loser->unref(); // the queue's
   }
   switch (hung.what) {
@@ -125,7 +127,10 @@ bool local_locks::end(waiter& w, outcome why, tell client) {
   if (!w.judge(why))
     return false;
   w.session().leave_wait(w);
-  look(table_.abandon(w));
+  auto abandoned = table_.abandon(w);
+  look(abandoned.look);
+  if (abandoned.left_behind)
+    port_.left_waiting(w.session().id());
   if (client == tell::yes)
     w.settled();
   return true;
@@ -257,7 +262,7 @@ bool local_locks::close(session_ledger& who, outcome why) {
     auto* w = had.waits;
     had.waits = w->session_next;
     if (w->judge(why)) {
-      look(table_.abandon(*w));
+      look(table_.abandon(*w).look);
       w->settled();
     }
     w->unref(); // the ledger's

@@ -60,6 +60,11 @@ public:
   /// A `whole` record has left its ledger: its request gives back what it
   /// holds on all nodes. Called once per record.
   virtual void release_whole(hold_owner& x) = 0;
+
+  /// A request ended in its queue ahead of another one of its session, which it
+  /// would have let in: that one waits for others from now on. Time to search
+  /// for cycles that go through it. Called without any bit held.
+  virtual void left_waiting(const session_id& who) = 0;
 };
 
 class local_locks {

@@ -144,9 +144,9 @@ lock_table::verdict lock_table::try_acquire(const term& what, lock_mode mode,
   }
   auto word = b.get(*x);
   auto how = access_of(*x, word, mode, *r.session);
-  // With a queue only what the session covers already goes in here.
+  // Where somebody waits only what the session covers already goes in here.
   if (how == access::conflict
-      || ((word & queue_bit) != 0 && how != access::covered))
+      || (waiters_of(word) > 0 && how != access::covered))
     return verdict::waits;
   enter(b, *x, r, mode, how, {});
   return verdict::granted;
@@ -215,7 +215,8 @@ lock_table::verdict lock_table::enter_held(locked_bucket& b, row& x,
                                            token_source from, bool may_hold,
                                            manager_ref& look) noexcept {
   auto word = b.get(x);
-  auto queued = (word & queue_bit) != 0;
+  // A queue that has become empty is in nobody's way until its manager comes.
+  auto queued = waiters_of(word) > 0;
   auto how = access_of(x, word, mode, *r.session);
   // Shared is covered by any hold of the session, whoever waits.
   if (mode == lock_mode::shared
@@ -368,8 +369,18 @@ std::optional<term> lock_table::term_of(const hold_record& r) const {
   return term::from_canonical(term_of(find(b, r)));
 }
 
-manager_ref lock_table::abandon(waiter& w) {
-  manager_ref look = 0;
+namespace {
+
+/// The grant of one waiter is the other's, too.
+bool lets_in(const waiter& first, const waiter& other) noexcept {
+  return &first != &other && &first.session() == &other.session()
+         && covers(first.mode(), other.mode());
+}
+
+} // namespace
+
+lock_table::end_of_wait lock_table::abandon(waiter& w) {
+  end_of_wait result;
   auto hung = false;
   {
     locked_bucket b{*this, low(w.what().hash())};
@@ -378,18 +389,22 @@ manager_ref lock_table::abandon(waiter& w) {
       auto& q = *w.queue;
       auto& x = find(b, q);
       auto was_first = q.front() == &w;
+      if (q.companions() > 0 && w.session().waits() > 0)
+        for (auto* u = w.queue_next; u != nullptr && !result.left_behind;
+             u = u->queue_next)
+          result.left_behind = lets_in(w, *u);
       q.take_out(w);
       b.set(x, b.get(x) - one_waiter);
       // Those behind it can be kept waiting by it alone only if it was first.
       if (was_first && !PAWL_PLANTED(leaves_without_a_look))
-        look = q.want_look();
+        result.look = q.want_look();
     }
   }
   if (hung) {
     waiters_.fetch_sub(1, std::memory_order_relaxed);
     w.unref();
   }
-  return look;
+  return result;
 }
 
 void lock_table::raise(hold_record& r, fencing_token at_least) {
@@ -419,6 +434,17 @@ void lock_table::mark_elsewhere(waiter& w) {
     w.elsewhere = true; // counted when it hangs
 }
 
+/// Where a waiter stands in its queue: at the first request of its session that
+/// will let it in. What is between the two is in nobody's way but its own: the
+/// waiter goes past it.
+const waiter& lock_table::gate_of(const waiter& w) noexcept {
+  if (w.queue->companions() > 0 && w.session().waits() > 1)
+    for (auto* u = w.queue->front(); u != &w; u = u->queue_next)
+      if (lets_in(*u, w) && u->state() == outcome::pending)
+        return *u;
+  return w;
+}
+
 bool lock_table::blockers(const waiter& w,
                           std::span<const attempt_name> except,
                           std::size_t limit,
@@ -442,6 +468,7 @@ bool lock_table::blockers(const waiter& w,
   // exclusive one ahead.
   auto strict = w.mode() == lock_mode::exclusive
                 || mode_of(word) == lock_mode::exclusive;
+  const auto& gate = gate_of(w);
   auto follow = q.elsewhere() > (w.elsewhere ? 1u : 0u) || w.company;
   auto is_over = [&](const waiter& u) {
     return std::find(except.begin(), except.end(),
@@ -457,13 +484,13 @@ bool lock_table::blockers(const waiter& w,
   const waiter* because_of = nullptr;
   if (w.mode() == lock_mode::shared && (follow || mixed)) {
     // The nearest: shared ones ahead of it are in its way, but not in this one's.
-    for (auto* u = w.queue_prev; u != nullptr && because_of == nullptr;
+    for (auto* u = gate.queue_prev; u != nullptr && because_of == nullptr;
          u = u->queue_prev)
       if (may_be_why(*u))
         because_of = u;
   } else if (!strict) {
-    for (auto* u = q.front(); u != nullptr && u != &w && because_of == nullptr;
-         u = u->queue_next)
+    for (auto* u = q.front();
+         u != nullptr && u != &gate && because_of == nullptr; u = u->queue_next)
       if (may_be_why(*u))
         because_of = u;
   }
@@ -473,7 +500,7 @@ bool lock_table::blockers(const waiter& w,
   // its way in turn.
   auto mine = w.company && holds(q.holders, w.session());
   if (follow)
-    for (auto* u = q.front(); u != nullptr && u != &w; u = u->queue_next) {
+    for (auto* u = q.front(); u != nullptr && u != &gate; u = u->queue_next) {
       mine |= w.company && &u->session() == &w.session();
       // Of two upgrades the holds are in each other's way, and say so longer.
       if ((u->elsewhere || mine) && u != because_of && foreign(*u)
@@ -905,19 +932,20 @@ void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
   b.set(x, with_mode(word, stronger(mode_of(word), mode)));
 }
 
-/// Two upgraders wait for each other. Where both sessions live on this node the
-/// younger is told at once; others are left to the search for cycles. False: it
-/// is `w`.
+/// Two upgraders wait for each other. Of two locks for this node alone the
+/// younger is told at once: that they wait is certain here. Whether part of a
+/// request still does only its home can say, so others are left to the search
+/// for cycles. False: it is `w`.
 bool lock_table::outrank(locked_bucket& b, row& x, wait_queue& q, waiter& w,
                          hang_result& result) noexcept {
-  auto here = [this](const waiter& y) {
-    return y.session().id().home == options_.slot;
+  auto alone = [](const waiter& y) {
+    return y.hold->what == hold_record::kind::direct;
   };
-  if (!here(w))
+  if (!alone(w))
     return true;
   // One that has ended already is in nobody's way.
   auto rival = [&](const waiter& u) {
-    return here(u) && &u.session() != &w.session()
+    return alone(u) && &u.session() != &w.session()
            && u.state() == outcome::pending;
   };
   for (auto* u = q.upgrader(); u != nullptr && u->upgrade; u = u->queue_next)

@@ -10,7 +10,7 @@
 //   guard    a spin bit for the whole bucket (only in the bucket's own word)
 //   used     the row has a term
 //   mode     none, shared or exclusive
-//   queue    a wait_queue is attached: what it grants goes to its head
+//   queue    a wait_queue is attached; whoever waits in it comes first
 //   mixed    a hand-over put holds together that exclude each other; until all
 //            but one side are revoked nobody else gets in
 //   kept     an exclusive record was released while others of its session
@@ -43,9 +43,10 @@
 // far as one table can see them):
 //   I1 exclusive implies that all hold records are of one session (or mixed).
 //   I2 a queue exists iff a manager will look at it.
-//   I3 with a queue, grants go to its head: by its manager, or by the release
-//      that frees the row for an exclusive head, in that step. (A covered
-//      request of a session that holds the term is not a grant.)
+//   I3 where somebody waits, grants go to the head of the queue: by its
+//      manager, or by the release that frees the row for an exclusive head, in
+//      that step. (A covered request of a session that holds the term is not a
+//      grant.)
 //   I4 whatever can make the head of a queue grantable is followed by a look.
 //   I5 a row exists iff it has a hold record or a queue.
 //   I6 a granted request is in exactly one ledger, or given back.
@@ -111,7 +112,7 @@ public:
     /// It would hang, and must not.
     busy,
     too_many_waiters,
-    /// An upgrade met an older upgrade that lives on the same home.
+    /// An upgrade met an older one; both are for this node alone.
     deadlock,
   };
 
@@ -176,9 +177,17 @@ public:
   /// Makes the session's hold on the term shared. Its tokens stay.
   [[nodiscard]] end_of_hold downgrade(hold_record& r);
 
-  /// Takes a waiter out of its queue if it still hangs; returns whom to tell.
-  /// The queue's reference is dropped here.
-  [[nodiscard]] manager_ref abandon(waiter& w);
+  struct end_of_wait {
+    /// A manager to be told to look, or 0.
+    manager_ref look = 0;
+    /// Others of its session that it would have let in wait behind it.
+    bool left_behind = false;
+  };
+
+  /// Takes a waiter out of its queue if it still hangs. The queue's reference
+  /// is dropped here. O(1), and O(queue) if its session waits there more than
+  /// once.
+  [[nodiscard]] end_of_wait abandon(waiter& w);
 
   /// Writes a larger token into a hold and raises the counter to it.
   void raise(hold_record& r, fencing_token at_least);
@@ -193,9 +202,11 @@ public:
   /// (Whatever the others ahead wait for, it waits for as well; except its own
   /// session: who waits for that is named, too, if it waited here before. And a
   /// shared request waits for shared ones, holders or ahead, only because of an
-  /// exclusive one ahead: one of these is named if need be, not of `except`.) Appends
-  /// at most `limit`. False if it does not hang, or has ended.
-  /// O(holders), and O(queue ahead) if somebody there waits elsewhere.
+  /// exclusive one ahead: one of these is named if need be, not of `except`.
+  /// Where an earlier request of its session will let it in, only what is ahead
+  /// of that one is ahead of it.) Appends at most `limit`. False if it does not
+  /// hang, or has ended. O(holders), and O(queue ahead) if somebody there waits
+  /// elsewhere.
   [[nodiscard]] bool blockers(const waiter& w,
                               std::span<const attempt_name> except,
                               std::size_t limit,
@@ -395,6 +406,7 @@ private:
   static bool holds(const hold_record* first,
                     const session_ledger& who) noexcept;
   static bool grantable(const row& x, std::uint64_t word) noexcept;
+  static const waiter& gate_of(const waiter& w) noexcept;
   static std::uint64_t mode_again(std::uint64_t word,
                                   const hold_record* first) noexcept;
   static void keep_exclusive(hold_record* first,

@@ -114,7 +114,8 @@ public:
   /// request_message.
   fencing_token carried = 0;
   bool adopt = false;
-  /// Of two upgraders on one node: the other one, for who is told `deadlock`.
+  /// Of two upgrades for one node alone: the other one, for who is told
+  /// `deadlock`.
   /// Bucket's bit, before it is judged.
   session_id rival;
   /// Ends `busy` instead of hanging, without an effect on others.

@@ -76,6 +76,10 @@ void walks::peer_gone(node_slot which, scope_effects& out) {
 }
 
 void walks::peer_back(node_slot which, scope_effects& out) {
+  // Those that go on have done without it so far.
+  for (auto& [origin, w] : walks_)
+    if (w.missed.erase(which) != 0)
+      w.again.push_back(w.first);
   auto known = missed_.extract(which);
   if (known.empty())
     return;
@@ -167,10 +171,12 @@ void walks::receive_one(node_slot, const walk_verdict_message& x,
 }
 
 void walks::sentence(const walk_verdict_message& x, scope_effects& out) {
-  if (port_.sentence(x, out) || x.why != outcome::pending)
+  if (port_.sentence(x, out) || x.why == outcome::probe_limit)
     return;
-  // What was to be given back has become whole meanwhile, or has ended. If it
-  // is whole nobody has entered a wait since, and the cycle may be a true one.
+  // Too late. What was to be given back has become whole meanwhile, or what was
+  // to end has been granted, or it has ended. Who searched has taken it for
+  // ended, and nobody has entered a wait since; but if it holds something now,
+  // who waited behind it waits for that, maybe in a true cycle.
   std::vector<wait_name> waits;
   port_.waits_of(x.session, waits);
   if (!waits.empty())

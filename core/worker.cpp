@@ -315,7 +315,7 @@ void worker::take(entry& e, scope_effects& out) {
     // Whoever finds it in a queue must find it here: so it is made known before
     // it hangs, if it looks as if it would.
     auto row = locks_.table().view(w->what());
-    auto early = row.holders > 0 || row.contended;
+    auto early = row.holders > 0 || row.waiters > 0;
     if (early)
       port_.enters(*w);
     locks_.lock(*w);
@@ -367,8 +367,6 @@ bool worker::take_result(entry& e, scope_effects& out) {
     e.holds.push_back({r, r->token, w, nullptr});
     return true;
   }
-  if (verdict == outcome::deadlock)
-    tell_cycle(e, *w, out);
   w->unref();
   auto id = e.ask.id;
   auto attempt = e.ask.attempt;
@@ -378,16 +376,6 @@ bool worker::take_result(entry& e, scope_effects& out) {
   out.push_back(
     effect::send{options_.peer, refused_message{id, attempt, verdict}});
   return false;
-}
-
-/// Two upgraders of one node, judged where they met: the home is told between
-/// whom, as by a search, before it hears that nothing is left here.
-void worker::tell_cycle(const entry& e, const waiter& w, scope_effects& out) {
-  walk_verdict_message x{
-    e.ask.session, e.ask.id, e.ask.attempt, outcome::deadlock, {}};
-  for (const auto& who : {e.ask.session, w.rival})
-    x.cycle.push_back({who, w.what(), w.mode(), options_.self});
-  out.push_back(effect::send{options_.peer, std::move(x)});
 }
 
 // -- giving up ----------------------------------------------------------------

@@ -204,7 +204,6 @@ private:
   bool take_result(entry& e, scope_effects& out);
   void look_at_what_is_kept(const entry& e, std::size_t which,
                             scope_effects& out);
-  void tell_cycle(const entry& e, const waiter& w, scope_effects& out);
   void begin_walk(const entry& e, bool raced, scope_effects& out);
   void drop(const request_id& id, scope_effects& out);
   void let_go(entry& e, std::size_t which, bool unseen, scope_effects& out);

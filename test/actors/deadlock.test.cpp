@@ -241,6 +241,34 @@ TEST_F(deadlock, through_queues_only_is_found) {
 }
 
 // The second ring closes with the same request.
+TEST_F(deadlock, that_arises_when_a_request_of_its_own_is_cancelled_is_found) {
+  // The first request of `b` for t would let its second one in, past `c`. When
+  // it is gone `b` waits for `c`, who waits for `b`.
+  auto a = party();
+  auto b = party();
+  auto c = party();
+  cancel_source stop;
+  ASSERT_EQ(lock(a, "t")->get(), outcome::granted);
+  ASSERT_EQ(lock(b, "u")->get(), outcome::granted);
+  auto first = lock(b, "t", exclusive, 0ns, stop.token());
+  ASSERT_TRUE(eventually([&] { return waiting_for("t") == 1; }));
+  auto ahead = lock(c, "t");
+  ASSERT_TRUE(eventually([&] { return waiting_for("t") == 2; }));
+  auto second = lock(b, "t");
+  ASSERT_TRUE(eventually([&] { return waiting_for("t") == 3; }));
+  auto walks = tags_->statistics().walks;
+  auto closing = lock(c, "u");
+  ASSERT_TRUE(walks_are_over(walks + 1));
+  EXPECT_EQ(told(), 0u);
+  stop.cancel();
+  EXPECT_EQ(first->get(), outcome::cancelled);
+  EXPECT_EQ(loser(ahead, closing), closing) << "who holds nothing is youngest";
+  give_up_all(a);
+  EXPECT_EQ(ahead->get(), outcome::granted);
+  give_up_all(c);
+  EXPECT_EQ(second->get(), outcome::granted);
+}
+
 TEST_F(deadlock, of_two_rings_that_share_a_session_is_resolved_for_both) {
   auto a = party();
   auto b = party();

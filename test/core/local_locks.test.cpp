@@ -221,7 +221,7 @@ TEST(local_locks, an_upgrade_that_has_ended_is_in_nobodys_way) {
   auto young = x.ask(x.b, t, exclusive);
   EXPECT_EQ(young->state(), outcome::pending);
   x.a->leave_wait(*old);
-  EXPECT_NE(x.locks.table().abandon(*old), 0u);
+  EXPECT_NE(x.locks.table().abandon(*old).look, 0u);
   x.port.stray(0);
   x.release(a);
   x.pump_all();
@@ -231,20 +231,31 @@ TEST(local_locks, an_upgrade_that_has_ended_is_in_nobodys_way) {
   x.expect_idle();
 }
 
-TEST(local_locks, upgraders_of_other_nodes_are_left_to_the_search_for_cycles) {
-  three x;
-  auto far = x.session(static_cast<node_slot>(5));
-  auto* a = x.take(x.a, t, shared);
-  auto* b = x.take(far, t, shared);
-  auto up = x.ask(x.a, t, exclusive);
-  auto other = x.ask(far, t, exclusive);
-  EXPECT_EQ(x.row(t), "S 1 4 | 1X! 4X!");
-  EXPECT_TRUE(x.locks.end(*other, outcome::deadlock));
-  x.release(b);
-  x.pump_all();
-  x.release(up);
-  x.release(a);
-  x.expect_idle();
+TEST(local_locks, upgrades_by_parts_of_requests_are_left_to_the_search_for_cycles) {
+  // Whether anybody still waits for a part only its home can say, also if that
+  // is this node.
+  for (auto home : {0, 5})
+    for (auto part_first : {false, true}) {
+      three x;
+      auto far = x.session(static_cast<node_slot>(home));
+      auto* a = x.take(x.a, t, shared);
+      auto* b = x.take(far, t, shared);
+      waiter_ptr up;
+      waiter_ptr part;
+      for (auto it_is_its_turn : {part_first, !part_first}) {
+        if (it_is_its_turn)
+          part = x.ask(far, t, exclusive, hold_record::kind::part);
+        else
+          up = x.ask(x.a, t, exclusive);
+      }
+      EXPECT_EQ(x.row(t), part_first ? "S 1 4 | 4X! 1X!" : "S 1 4 | 1X! 4X!");
+      EXPECT_TRUE(x.locks.end(*part, outcome::deadlock));
+      x.release(b);
+      x.pump_all();
+      x.release(up);
+      x.release(a);
+      x.expect_idle();
+    }
 }
 
 TEST(local_locks, an_upgrader_that_gives_its_hold_up_waits_behind_upgrades) {
@@ -533,6 +544,60 @@ TEST(local_locks, a_row_that_becomes_free_is_passed_on_without_its_manager) {
   x.expect_idle();
 }
 
+TEST(local_locks, a_queue_that_has_become_empty_keeps_nobody_out) {
+  // Its manager has not come yet.
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto b = x.ask(x.b, t, exclusive);
+  x.pump_all();
+  x.release(r);
+  EXPECT_EQ(b->state(), outcome::granted) << "passed on";
+  x.release(b);
+  ASSERT_EQ(x.row(t), "- |");
+  r = x.take(x.c, t, shared);
+  ASSERT_NE(r, nullptr) << "inside the call";
+  hold_record* second = nullptr;
+  EXPECT_EQ(x.locks.try_lock_covered(*x.a, t, shared, second),
+            outcome::granted);
+  x.release(second);
+  // Who has to wait now waits in the same queue, and its manager stays.
+  auto writer = x.ask(x.a, t, exclusive);
+  EXPECT_EQ(x.row(t), "S 3 | 1X");
+  EXPECT_EQ(x.take(x.b, t, shared), nullptr) << "somebody waits";
+  x.pump_all();
+  EXPECT_EQ(x.row(t), "S 3 | 1X");
+  x.release(r);
+  EXPECT_EQ(writer->state(), outcome::granted);
+  x.release(writer);
+  auto w = lock_world::waiter(x.b, t, exclusive);
+  w->no_wait = true;
+  x.locks.lock(*w);
+  EXPECT_EQ(w->state(), outcome::granted);
+  x.release(w);
+  x.expect_idle();
+}
+
+TEST(local_locks, who_is_left_waiting_by_a_request_of_its_own_is_searched_for) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto first = x.ask(x.b, t, exclusive);
+  auto other = x.ask(x.c, t, exclusive);
+  auto second = x.ask(x.b, t, shared);
+  auto third = x.ask(x.b, t, exclusive);
+  x.locks.end(*third, outcome::cancelled);
+  EXPECT_TRUE(x.port.left.empty()) << "nobody waits behind it";
+  x.locks.end(*other, outcome::cancelled);
+  EXPECT_TRUE(x.port.left.empty()) << "of another session";
+  x.locks.end(*first, outcome::cancelled);
+  ASSERT_EQ(x.port.left.size(), 1u);
+  EXPECT_EQ(x.port.left[0], x.b->id());
+  x.release(r);
+  x.pump_all();
+  EXPECT_EQ(second->state(), outcome::granted);
+  x.release(second);
+  x.expect_idle();
+}
+
 TEST(local_locks, a_row_goes_to_all_that_a_session_waits_for_there_by_its_manager) {
   three x;
   auto* r = x.take(x.a, t, exclusive);
@@ -698,7 +763,7 @@ struct twin {
 
   /// Whether it goes past the queue.
   static bool passes(const row& x, int session, lock_mode mode) {
-    if (!x.contended)
+    if (x.waits.empty())
       return fits(x, session, mode);
     return has(x, session)
            && (covers(x.mode, mode) || fits(x, session, mode));
@@ -813,7 +878,7 @@ private:
                    : world_.locks.try_lock(s, terms_[where], mode, r);
     // The fast one leaves what has to go past a queue to the slow one.
     auto expected = covered ? twin::passes(x, who, mode)
-                    : x.contended
+                    : !x.waits.empty()
                       ? x.mode == exclusive && twin::has(x, who)
                       : twin::fits(x, who, mode);
     ASSERT_EQ(found == outcome::granted, expected);

@@ -61,6 +61,11 @@ public:
     wholes.push_back(&x);
   }
 
+  void left_waiting(const session_id& who) override {
+    std::lock_guard guard{lock_};
+    left.push_back(who);
+  }
+
   /// Looks that nobody has worked off.
   [[nodiscard]] std::size_t pending() const {
     std::lock_guard guard{lock_};
@@ -138,6 +143,8 @@ public:
 
   /// Whole records whose release was asked for.
   std::vector<hold_owner*> wholes;
+  /// Sessions that were left waiting.
+  std::vector<session_id> left;
   /// Noted for each queue that is attached; for tests in one thread.
   int tag = 0;
 
@@ -235,8 +242,10 @@ struct lock_world {
   }
 
   static waiter_ptr waiter(const session_ptr& who, const term& what,
-                           lock_mode mode) {
-    return waiter_ptr{new test_waiter(*who, what, mode)};
+                           lock_mode mode,
+                           hold_record::kind kind
+                           = hold_record::kind::direct) {
+    return waiter_ptr{new test_waiter(*who, what, mode, kind)};
   }
 
   /// Takes what is free; null if it has to wait or the session has ended.
@@ -248,8 +257,9 @@ struct lock_world {
   }
 
   /// Asks with a waiter, and waits for nothing.
-  waiter_ptr ask(const session_ptr& who, const term& what, lock_mode mode) {
-    auto w = waiter(who, what, mode);
+  waiter_ptr ask(const session_ptr& who, const term& what, lock_mode mode,
+                 hold_record::kind kind = hold_record::kind::direct) {
+    auto w = waiter(who, what, mode, kind);
     clock.tick();
     locks.lock(*w);
     return w;

@@ -422,6 +422,33 @@ TEST(lock_interleavings, an_upgrader_releases_what_it_upgrades) {
   }));
 }
 
+TEST(lock_interleavings, fast_locks_meet_a_queue_that_becomes_empty) {
+  // A's release passes the row on to B, B's leaves an empty queue for the
+  // manager; C comes at any point, without waiting, D with a request.
+  PAWL_SKIP_FIBERS();
+  for (auto mode : {shared, exclusive}) {
+    stage s;
+    report(interleavings{3}.explore([&]() -> play {
+      auto& a = s.cast(1, exclusive);
+      auto& b = s.cast(1, exclusive);
+      auto& c = s.cast(0, exclusive);
+      auto& d = s.cast(1, mode);
+      s.world.locks.lock(*a.asks[0]);
+      s.world.locks.lock(*b.asks[0]);
+      return s.play({[&] {
+                       s.release(a);
+                       s.release(b);
+                     },
+                     [&, mode] {
+                       interleavings::give_way();
+                       if (auto* r = s.world.take(c.session, t, mode))
+                         s.world.locks.release(*r);
+                     },
+                     [&] { s.lock_and_release(d); }});
+    }));
+  }
+}
+
 TEST(lock_interleavings, a_detach_meets_requests_that_hang) {
   PAWL_SKIP_FIBERS();
   stage s;

@@ -395,6 +395,56 @@ TEST(lock_table, who_is_ahead_is_in_the_way_beside_holds_in_a_conflict) {
   x.expect_idle();
 }
 
+TEST(lock_table, who_stands_between_two_requests_of_a_session_is_not_in_its_way) {
+  // The first will let the second in, whatever is between them.
+  for (auto second : {shared, exclusive}) {
+    table_world x;
+    term what{"t"};
+    auto* held = x.take(x.a, what, exclusive);
+    auto first = x.ask(x.b, what, exclusive);
+    auto between = x.ask(x.session(), what, exclusive);
+    auto w = x.ask(x.b, what, second);
+    x.locks.table().mark_elsewhere(*between);
+    auto named = [&] {
+      std::vector<blocker> found;
+      EXPECT_TRUE(x.locks.table().blockers(*w, {}, 9, found));
+      return std::any_of(found.begin(), found.end(), [&](const blocker& y) {
+        return y.session == between->session().id();
+      });
+    };
+    EXPECT_FALSE(named());
+    x.locks.end(*first, outcome::cancelled);
+    EXPECT_TRUE(named()) << "now it is";
+    x.release(held);
+    x.pump_all();
+    x.release(between->take_hold());
+    x.pump_all();
+    x.release(w->take_hold());
+    x.expect_idle();
+  }
+}
+
+TEST(lock_table, a_reader_does_not_let_its_own_writer_in) {
+  table_world x;
+  term what{"t"};
+  auto* held = x.take(x.a, what, exclusive);
+  auto first = x.ask(x.b, what, shared);
+  auto between = x.ask(x.session(), what, exclusive);
+  auto w = x.ask(x.b, what, exclusive);
+  std::vector<blocker> found;
+  ASSERT_TRUE(x.locks.table().blockers(*w, {}, 9, found));
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const blocker& y) {
+    return y.session == between->session().id();
+  }));
+  x.locks.end(*between, outcome::cancelled);
+  x.release(held);
+  x.pump_all();
+  x.release(first->take_hold());
+  x.pump_all();
+  x.release(w->take_hold());
+  x.expect_idle();
+}
+
 TEST(lock_table, an_upgrade_past_those_who_wait_says_so) {
   table_world x;
   term what{"t"};

@@ -56,6 +56,13 @@ public:
     return name;
   }
 
+  /// `who` waits, exclusively, behind a request that waits on the same node.
+  wait_name waits_in_line(std::uint64_t who, const wait_name& ahead) {
+    auto name = waits_behind(who, {ahead});
+    waits_.at(name).mode = lock_mode::exclusive;
+    return name;
+  }
+
   void start(const wait_name& what, bool all = false) {
     scope_effects out;
     nodes_[to_index(what.node)]->machine.start(what, all, out);
@@ -151,6 +158,7 @@ public:
   bool gone = false; // holds are over, all of them
   std::map<std::size_t, std::uint64_t> own_ends; // by node
   bool whole_meanwhile = false; // what is to be given back first
+  bool granted_meanwhile = false; // what is to end first
 
 private:
   struct node final : walk_port {
@@ -209,6 +217,11 @@ private:
         all.how = standing::whole;
         return false;
       }
+      if (x.why == outcome::deadlock
+          && std::exchange(all.granted_meanwhile, false)) {
+        all.grant(x.request);
+        return false;
+      }
       all.verdicts.push_back(x);
       std::erase_if(all.waits_, [&](const auto& y) {
         return y.first.request == x.request;
@@ -236,6 +249,23 @@ private:
     node_slot to;
     message what;
   };
+
+  /// Those in its way let go; those behind it wait for a hold.
+  void grant(const request_id& what) {
+    for (auto& [name, x] : waits_)
+      if (name.request == what)
+        for (const auto& by : x.by)
+          std::erase_if(waits_, [&](const auto& y) {
+            return y.first.session == by.session;
+          });
+    std::erase_if(waits_,
+                  [&](const auto& y) { return y.first.request == what; });
+    for (auto& [name, x] : waits_)
+      for (auto& by : x.by)
+        if (by.request == what)
+          by = {by.session, {by.session.home, 0}, 0,
+                blocker::kind::direct_hold};
+  }
 
   void carry(node_slot from, scope_effects& out) {
     for (auto& x : out) {
@@ -398,6 +428,23 @@ TEST(walk, begins_again_if_what_was_to_be_given_back_is_whole_by_then) {
   }
 }
 
+TEST(walk, begins_again_if_what_was_to_end_has_been_granted_by_then) {
+  // Who waited in line behind it now waits for its hold: the ring of 5, 6 and 8
+  // is still there, and 5 is not told.
+  for (std::size_t nodes = 1; nodes <= 3; ++nodes) {
+    world w{nodes};
+    w.granted_meanwhile = true;
+    auto first = w.waits(5, {1}, 0);
+    w.waits(5, {6}, static_cast<int>(nodes) - 1);
+    w.waits(6, {8}, 0);
+    w.waits_in_line(8, first);
+    w.waits(1, {5}, 0);
+    w.start(first);
+    w.settle();
+    EXPECT_EQ(victims(w), numbers{8}) << nodes;
+  }
+}
+
 TEST(walk, passes_no_verdict_through_a_node_that_went_down) {
   for (int when = 0; when < 6; ++when) {
     world w{3};
@@ -473,6 +520,18 @@ TEST(walk, begins_again_when_the_peer_that_it_had_to_do_without_is_back) {
     w.settle();
     ASSERT_EQ(victims(w).size(), 1u) << when;
   }
+}
+
+TEST(walk, begins_again_when_a_peer_is_back_before_it_is_over) {
+  // It still waits for an answer of another peer.
+  world w{3};
+  w.waits(4, {3}, 0);
+  auto mine = w.waits(3, {4, 5}, 0);
+  w.lose(static_cast<node_slot>(1));
+  w.start(mine);
+  w.find_again();
+  w.settle();
+  EXPECT_EQ(victims(w), numbers{4});
 }
 
 TEST(walk, ends_its_request_when_it_visits_more_than_its_limit) {

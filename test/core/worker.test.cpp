@@ -46,6 +46,7 @@ struct Worker : ::testing::Test, lock_port, worker_port, session_resolver {
     looks.push_back(who);
   }
   void release_whole(hold_owner&) override {}
+  void left_waiting(const session_id&) override {}
   // worker_port
   void settled(part_waiter& w) noexcept override {
     done.push_back(&w);

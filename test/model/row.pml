@@ -56,6 +56,7 @@
  *   NO_LOOK_AFTER_THE_LAST
  *                         a release passes the row on to the last of a queue,
  *                         and its manager does not hear that it is empty
+ *   PASSES_THE_QUEUE      try_acquire does not ask whether somebody waits
  *   PASSES_AND_FORGETS    whom a release passes the row on to is not settled
  *   LEFT_IN_LEDGER        a waiter that ended before it was listed stays listed
  */
@@ -311,11 +312,17 @@ inline link(e) {
   upgrade[e] = 0
 }
 
-/* lock_table::try_acquire. With a queue only what the session covers. */
+/* lock_table::try_acquire. Where somebody waits only what the session covers. */
 inline try_acquire(e) {
   d_step {
     grantable(e);
-    got = (yes && (!attached || row_mode == exclusive));
+#ifdef PASSES_THE_QUEUE
+    got = yes;
+#else
+    got = (yes && (size == 0 || row_mode == exclusive));
+#endif
+    /* Nobody gets in before those that wait, but whose session is in already. */
+    assert(!got || own || drawn == 0);
     if
     :: got -> link(e)
     :: else -> word[e] = pending
@@ -411,7 +418,7 @@ inline acquire(e) {
        grantable(e);
        if
        :: own && mode[e] == shared -> got = 1
-       :: yes && (!attached || own) && (!own || mode[e] != shared) -> got = 1
+       :: yes && (size == 0 || own) && (!own || mode[e] != shared) -> got = 1
        :: else ->
           upgrade[e] = own;
           if

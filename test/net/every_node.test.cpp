@@ -418,8 +418,7 @@ TEST_F(every_node_lock,
 TEST_F(every_node_lock,
        of_two_upgraders_of_one_node_the_younger_is_told_deadlock) {
   configure_and_start({"a", "b"});
-  // Where both live on the node at which they meet first. Others are found by
-  // the search for cycles.
+  // Both live on the node at which they meet first: the search needs no message.
   auto home = order().front();
   auto& older = new_client(home);
   auto& younger = new_client(home);

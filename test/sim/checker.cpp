@@ -119,22 +119,32 @@ void scope_cluster::observe_waits() {
   });
 }
 
-/// Of two upgraders of one node that meet there one is judged in the step in
-/// which the second one asks: they never wait at the same time.
+/// Of two upgrades for one node that meet one is judged in the step in which the
+/// second one asks: they never wait at the same time.
 void scope_cluster::observe_outranked(open_scope& s, const waiter& w) {
   if (!options_.deadlocks)
     return;
   observe_waits();
-  auto me = w.session().id();
-  auto both_hold = 0;
+  auto in_the_way = false;
   s.locks.table().for_each_holder(w.what(), [&](const hold_record& r) {
     auto who = r.what == hold_record::kind::part
                  ? r.owner->session
                  : session_id{slot(s.on.index), r.serial};
-    both_hold |= who == me ? 1 : who == w.rival ? 2 : 0;
+    in_the_way |= who == w.rival;
   });
-  check(both_hold == 3, "two upgraders hold what they ask for");
-  waits_.also({me, w.what(), slot(s.on.index), w.rival});
+  if (in_the_way)
+    waits_.also({w.session().id(), w.what(), slot(s.on.index), w.rival});
+}
+
+/// When its client hears of it.
+void scope_cluster::check_outranked(const open_scope& s, const waiter& w) {
+  if (!options_.deadlocks || w.rival == session_id{})
+    return;
+  walk_verdict_message x{
+    w.session().id(), w.request, 0, outcome::deadlock, {}};
+  for (const auto& who : {w.session().id(), w.rival})
+    x.cycle.push_back({who, w.what(), w.mode(), slot(s.on.index)});
+  waits_.check_verdict(x, [](const session_id&) { return false; });
 }
 
 void scope_cluster::observe_row(open_scope& s, const term& t,

@@ -23,6 +23,8 @@ private:
     ref();
     std::shared_ptr<direct_waiter> keep{this, [](auto* x) { x->unref(); }};
     auto& c = scope_.cluster;
+    if (state() == outcome::deadlock && rival != session_id{})
+      c.observe_outranked(scope_, *this);
     c.later_in(scope_, 1,
                [&c, keep] { c.direct_settled(keep->serial_, *keep); });
   }
@@ -390,6 +392,7 @@ void scope_cluster::direct_settled(std::uint64_t serial, waiter& w) {
       later_in(s, below(150), [this, serial] { give_up(asks_.at(serial)); });
   } else {
     tally(std::string{to_string(w.state())});
+    check_outranked(s, w);
     finish_ask(a);
     play_on(s, a.who, false);
   }

@@ -139,6 +139,15 @@ void scope_cluster::open_scope::look(manager_ref who) {
   cluster.later_in(*this, cluster.below(5), [this, who] { manage(who); });
 }
 
+void scope_cluster::open_scope::left_waiting(const session_id& who) {
+  cluster.later_in(*this, cluster.below(8), [this, who] {
+    cluster.observe_waits();
+    cluster.say("{}: a walk from {} that was left waiting", on.index,
+                to_string(who));
+    begin_walk({{who, {}, 0, slot(on.index)}, true, false});
+  });
+}
+
 void scope_cluster::open_scope::manage(manager_ref who) {
   auto*& q = managers[who - 1];
   if (q == nullptr)
@@ -153,10 +162,6 @@ void scope_cluster::open_scope::manage(manager_ref who) {
 // -- worker_port --------------------------------------------------------------
 
 void scope_cluster::open_scope::settled(part_waiter& w) noexcept {
-  if (w.state() == outcome::deadlock) {
-    cluster.observe_outranked(*this, w);
-    outranked.insert(&w);
-  }
   auto peer = std::size_t{to_index(w.owner.request.home)};
   auto mine = peer == on.index;
   std::shared_ptr<part_waiter> keep{&w, [](part_waiter* x) { x->unref(); }};
@@ -179,8 +184,6 @@ void scope_cluster::open_scope::enters(part_waiter& w) {
 }
 
 void scope_cluster::open_scope::leaves(part_waiter& w) noexcept {
-  if (w.state() == outcome::deadlock && outranked.erase(&w) == 0)
-    cluster.observe_outranked(*this, w); // it has not waited at all
   if (auto i = parts.find(w.request); i != parts.end() && i->second == &w)
     parts.erase(i);
 }

@@ -44,6 +44,7 @@ struct scope_cluster::open_scope final : lock_port,
   void release_whole(hold_owner&) override {
     // nop: clients here say so themselves
   }
+  void left_waiting(const session_id& who) override;
   void manage(manager_ref who);
 
   // -- worker_port ------------------------------------------------------------
@@ -102,7 +103,6 @@ struct scope_cluster::open_scope final : lock_port,
   const std::uint64_t life;
   std::vector<wait_queue*> managers;
   std::map<std::uint64_t, session*> sessions;
-  std::set<const waiter*> outranked; // and their worker does not know
   local_locks locks;
   coordinator home;
   worker own;

@@ -302,6 +302,7 @@ private:
   void check(bool ok, const std::string& what) const;
   void observe_waits();
   void observe_outranked(open_scope& s, const waiter& w);
+  void check_outranked(const open_scope& s, const waiter& w);
   void observe_row(open_scope& s, const term& t, std::set<wait_edge>& out);
   void watch_rows(std::size_t node);
   [[nodiscard]] std::vector<node_slot> nodes_of(const ask& a) const;
