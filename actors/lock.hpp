@@ -70,8 +70,9 @@ public:
     return token_;
   }
 
-  /// The mode that was granted, `shared` after a downgrade, `none` when nothing
-  /// is held any more.
+  /// The mode that was granted, `none` when nothing is held any more. After a
+  /// downgrade it is `shared`: at once for the handle that was downgraded, a
+  /// moment later for others of its session.
   [[nodiscard]] lock_mode mode() const noexcept;
 
   /// Whether the lock is held at this moment, computed anew at each call: its

@@ -172,6 +172,11 @@ bool pending::has(std::uint16_t which) const noexcept {
                          wholes_[which]);
 }
 
+void pending::downgraded(std::uint16_t which) {
+  session().make_shared(lock_table::low(spec_.terms[which].what.hash()),
+                        wholes_[which]);
+}
+
 void pending::node_left(std::uint16_t which, node_slot node) {
   {
     std::lock_guard guard{lock_};

@@ -106,6 +106,7 @@ public:
   [[nodiscard]] bool has(std::uint16_t which) const noexcept;
 
   /// Its hold of a term, one that its client still has, shrank by a node.
+  void downgraded(std::uint16_t which);
   void node_left(std::uint16_t which, node_slot node);
 
   /// A hold of it, by term, is not held any more. False if its client had given

@@ -326,6 +326,11 @@ void scope_actor::hold_lost(const request_id& id, std::uint16_t which, loss why,
   p->unref();
 }
 
+void scope_actor::downgraded(const request_id& id, std::uint16_t which) {
+  if (auto* p = find(id))
+    p->downgraded(which);
+}
+
 void scope_actor::node_left(const request_id& id, node_slot node) {
   auto* p = find(id);
   const auto* held = home_.find(id);

@@ -74,6 +74,7 @@ private:
   void ended(const request_id& id, outcome why, node_slot node) override;
   void hold_lost(const request_id& id, std::uint16_t which, loss why,
                  node_slot node) override;
+  void downgraded(const request_id& id, std::uint16_t which) override;
   void node_left(const request_id& id, node_slot node) override;
   void view_changed(std::vector<node_slot> nodes) override;
   void ready() override;

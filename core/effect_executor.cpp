@@ -52,6 +52,10 @@ void effect_executor::execute(effect::hold_lost& x) {
     port_.hold_lost(x.id, which, x.why, x.node);
 }
 
+void effect_executor::execute(effect::downgraded& x) {
+  port_.downgraded(x.id, x.which);
+}
+
 void effect_executor::execute(effect::node_left& x) {
   port_.node_left(x.id, x.node);
 }

@@ -45,6 +45,8 @@ public:
                          node_slot node)
     = 0;
 
+  virtual void downgraded(const request_id& id, std::uint16_t which) = 0;
+
   virtual void node_left(const request_id& id, node_slot node) = 0;
 
   virtual void view_changed(std::vector<node_slot> nodes) = 0;
@@ -77,6 +79,7 @@ private:
   void execute(effect::whole& x);
   void execute(effect::ended& x);
   void execute(effect::hold_lost& x);
+  void execute(effect::downgraded& x);
   void execute(effect::node_left& x);
   void execute(effect::view_changed& x);
   void execute(effect::ready& x);

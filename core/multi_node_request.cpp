@@ -293,9 +293,10 @@ void multi_node_request::downgrade(std::uint16_t which, scope_effects& out) {
   auto& mode = spec_.terms[which].mode;
   if (phase_ != phase::granted || mode == lock_mode::none)
     return;
-  mode = lock_mode::shared;
   for (const auto& x : parts_)
     out.push_back(effect::send{x.node, downgrade_message{id(), which}});
+  if (std::exchange(mode, lock_mode::shared) == lock_mode::exclusive)
+    out.push_back(effect::downgraded{id(), which});
 }
 
 handed_over multi_node_request::hand_over_to(node_slot node) {

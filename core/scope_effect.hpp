@@ -64,6 +64,12 @@ struct hold_lost {
   node_slot node = no_node;
 };
 
+/// A term of a granted request, which was held exclusively, is held shared now.
+struct downgraded {
+  request_id id;
+  std::uint16_t which = 0;
+};
+
 /// An `every_node` hold shrank, and stays valid.
 struct node_left {
   request_id id;
@@ -103,9 +109,9 @@ struct walk {
 
 using scope_effect
   = std::variant<effect::send, effect::aged, effect::whole, effect::ended,
-                 effect::hold_lost, effect::node_left, effect::view_changed,
-                 effect::ready, effect::mismatch, effect::installed,
-                 effect::walk>;
+                 effect::hold_lost, effect::downgraded, effect::node_left,
+                 effect::view_changed, effect::ready, effect::mismatch,
+                 effect::installed, effect::walk>;
 
 using scope_effects = std::vector<scope_effect>;
 

@@ -201,13 +201,20 @@ bool session_ledger::take_out(hold_record& r) noexcept {
   return listed;
 }
 
-hold_record* session_ledger::take_out_lost(std::uint32_t hash,
-                                           const hold_owner& owner) noexcept {
-  auto word = take_guard(word_);
+/// The `whole` record of an owner, or null. Under the bit.
+hold_record* session_ledger::find(std::uint32_t hash,
+                                  const hold_owner& owner) const noexcept {
   auto* r = chains_[hash & mask_];
   while (r != nullptr
          && (r->what == hold_record::kind::direct || r->owner != &owner))
     r = r->session_next;
+  return r;
+}
+
+hold_record* session_ledger::take_out_lost(std::uint32_t hash,
+                                           const hold_owner& owner) noexcept {
+  auto word = take_guard(word_);
+  auto* r = find(hash, owner);
   if (r != nullptr) {
     unlink(*r);
     r->parties.fetch_add(1, std::memory_order_relaxed);
@@ -215,6 +222,14 @@ hold_record* session_ledger::take_out_lost(std::uint32_t hash,
   }
   drop_guard(word_, word);
   return r;
+}
+
+void session_ledger::make_shared(std::uint32_t hash,
+                                 const hold_owner& owner) noexcept {
+  auto word = take_guard(word_);
+  if (auto* r = find(hash, owner))
+    r->mode.store(lock_mode::shared, std::memory_order_relaxed);
+  drop_guard(word_, word);
 }
 
 void session_ledger::revoked(hold_record&) noexcept {
@@ -250,10 +265,7 @@ bool session_ledger::may_hold(std::uint32_t hash) noexcept {
 bool session_ledger::lists(std::uint32_t hash,
                            const hold_owner& owner) const noexcept {
   auto word = take_guard(word_);
-  auto* r = chains_[hash & mask_];
-  while (r != nullptr
-         && (r->what == hold_record::kind::direct || r->owner != &owner))
-    r = r->session_next;
+  auto* r = find(hash, owner);
   drop_guard(word_, word);
   return r != nullptr;
 }

@@ -139,6 +139,10 @@ public:
   hold_record* take_out_lost(std::uint32_t hash,
                              const hold_owner& owner) noexcept;
 
+  /// The `whole` record of `owner` says shared from now on, if it is listed:
+  /// the session's hold was downgraded by whatever handle.
+  void make_shared(std::uint32_t hash, const hold_owner& owner) noexcept;
+
   /// A hold of this session was taken away: tells the client. Called by
   /// whoever revoked it, before it drops its share; no bit is held.
   virtual void revoked(hold_record& r) noexcept;
@@ -234,6 +238,8 @@ private:
   void unlock_minus_one(std::uint64_t word) noexcept;
   void link(hold_record& r) noexcept;
   void forget_age() noexcept;
+  [[nodiscard]] hold_record* find(std::uint32_t hash,
+                                  const hold_owner& owner) const noexcept;
   void unlink(hold_record& r) noexcept;
   void unlink(waiter& w) noexcept;
   void grow() noexcept;

@@ -68,6 +68,8 @@ std::string words(const scope_effects& out) {
       add("whole(" + tokens.substr(1) + ")");
     } else if (auto* l = std::get_if<effect::hold_lost>(&e)) {
       add("lost(" + std::to_string(l->which.size()) + ")");
+    } else if (auto* d = std::get_if<effect::downgraded>(&e)) {
+      add("shared(" + std::to_string(d->which) + ")");
     } else if (auto* n = std::get_if<effect::node_left>(&e)) {
       add("left(" + names[to_index(n->node)] + ")");
     }

@@ -460,6 +460,37 @@ TEST_F(every_node_lock, that_is_downgraded_lets_readers_in_on_all_nodes) {
   EXPECT_EQ(held->held.token(), token);
 }
 
+TEST_F(every_node_lock, is_shared_for_all_handles_when_one_is_downgraded) {
+  configure_and_start({"a", "b"});
+  auto& client = new_client("a");
+  auto first = client.everywhere("t");
+  auto second = client.everywhere("t");
+  auto reads = client.everywhere("t", shared);
+  auto here = client.here("t");
+  auto all = {first, second, reads, here};
+  for (auto& x : all)
+    ASSERT_EQ(x->get(), outcome::granted);
+  auto other = new_client("b").here("t", shared);
+  ASSERT_TRUE(somebody_waits("t"));
+  EXPECT_TRUE(second->held.downgrade());
+  EXPECT_EQ(second->held.mode(), shared) << "at once";
+  EXPECT_EQ(other->get(), outcome::granted);
+  for (auto& x : all)
+    EXPECT_TRUE(eventually([&] { return x->held.mode() == shared; }));
+}
+
+TEST_F(every_node_lock, is_shared_when_its_lock_for_one_node_is_downgraded) {
+  configure_and_start({"a", "b"});
+  auto& client = new_client("a");
+  auto wide = client.everywhere("t");
+  auto here = client.here("t");
+  for (auto& x : {wide, here})
+    ASSERT_EQ(x->get(), outcome::granted);
+  EXPECT_TRUE(here->held.downgrade());
+  EXPECT_TRUE(eventually([&] { return wide->held.mode() == shared; }));
+  EXPECT_EQ(new_client("b").everywhere("t", shared)->get(), outcome::granted);
+}
+
 // Case 35: many terms in one request never deadlock with each other.
 TEST_F(every_node_lock, of_many_terms_is_all_or_nothing_and_never_crosses) {
   configure_and_start({"a", "b", "c"});
