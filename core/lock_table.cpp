@@ -870,6 +870,28 @@ hold_record* lock_table::largest_of(hold_record* first,
   return result;
 }
 
+/// The exclusive record of a session with its largest token, or null. After a
+/// hand-over a shared one may have a larger token, which was somebody else's
+/// exclusive one. O(holders), but O(1) for each after the first as a rule: what
+/// is taken goes to the front.
+hold_record* lock_table::exclusive_of(hold_record* first,
+                                      const session_ledger& who) noexcept {
+  hold_record* result = nullptr;
+  auto largest = first->token.load(std::memory_order_relaxed);
+  for (auto* h = first; h != nullptr; h = h->row_next) {
+    if (h->session != &who
+        || h->mode.load(std::memory_order_relaxed) != lock_mode::exclusive)
+      continue;
+    auto token = h->token.load(std::memory_order_relaxed);
+    if (result == nullptr
+        || result->token.load(std::memory_order_relaxed) < token)
+      result = h;
+    if (token == largest)
+      break;
+  }
+  return result;
+}
+
 /// Into a list that has the largest token in front: so it has afterwards.
 void lock_table::link_by_token(hold_record*& first, hold_record& r) noexcept {
   link_front(first, r);
@@ -915,6 +937,9 @@ void lock_table::enter(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
     // in, and with the token of that.
     auto mixed = (word & mixed_bit) != 0;
     auto* like = mixed ? largest_of(first, *r.session) : first;
+    if (mode == lock_mode::exclusive)
+      if (auto* own = exclusive_of(first, *r.session))
+        like = own;
     token = like != nullptr ? like->token.load(std::memory_order_relaxed)
                             : current(*b.base);
     if (from.carried != 0) {

@@ -415,6 +415,8 @@ private:
   static void link_front(hold_record*& first, hold_record& r) noexcept;
   static hold_record* largest_of(hold_record* first,
                                  const session_ledger& who) noexcept;
+  static hold_record* exclusive_of(hold_record* first,
+                                   const session_ledger& who) noexcept;
   static void link_by_token(hold_record*& first, hold_record& r) noexcept;
   static void largest_first(hold_record*& first) noexcept;
   static void unlink(hold_record*& first, hold_record& r) noexcept;

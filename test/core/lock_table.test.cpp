@@ -249,6 +249,37 @@ TEST(lock_table, an_installed_reader_does_not_lower_the_current_value) {
   x.expect_idle();
 }
 
+TEST(lock_table, another_exclusive_handle_has_the_token_of_the_exclusive_hold) {
+  // A peer's session has a shared hold with the token of our own last exclusive
+  // one, and an exclusive hold that it got while we were cut off, with a smaller
+  // token: another handle of that must not have the token of ours.
+  table_world x;
+  part from;
+  term what{"t"};
+  auto peer = x.session(static_cast<node_slot>(1));
+  auto* ours = x.take(x.a, what, exclusive);
+  auto token = ours->token.load();
+  x.release(ours);
+  auto smaller = token - (1u << fencing::slot_bits);
+  auto* reads = part_of(peer, shared, token, from);
+  auto* writes = part_of(peer, exclusive, smaller, from);
+  for (auto* y : {reads, writes})
+    x.locks.install(what, *y, [](hold_record&) { FAIL() << "one session"; });
+  auto* again = x.take(peer, what, exclusive);
+  EXPECT_EQ(again->token, smaller);
+  auto* once_more = x.take(peer, what, exclusive);
+  EXPECT_EQ(once_more->token, smaller);
+  auto* reader = x.take(peer, what, shared);
+  EXPECT_EQ(reader->token, token) << "the current value";
+  x.check();
+  for (auto* y : {reads, writes, again, once_more, reader})
+    x.release(y);
+  auto* next = x.take(x.b, what, exclusive);
+  EXPECT_GT(next->token, token);
+  x.release(next);
+  x.expect_idle();
+}
+
 TEST(lock_table, conflicting_holds_are_reported_and_let_nobody_else_in) {
   for (auto loser : {0, 1}) {
     table_world x;

@@ -6,7 +6,8 @@
 //   - of a term no two hold at once and know it, and their tokens grow strictly;
 //   - whoever was frozen for too long knows that it holds nothing any more;
 //   - every lock is free within the bound, every node answers, nothing is left;
-//   - each counter is what was counted.
+//   - each counter is what was counted, by what clients say and by what each
+//     node has counted for itself beside it.
 //
 //   nodes_failover --member <program> [--seconds N] [--seed S] [--networks]
 
@@ -172,6 +173,11 @@ public:
       if (counted < done || counted > done + static_cast<std::uint64_t>(kills))
         fault(fmt::format("term {}: {} were counted, {} have done so", term,
                           counted, done));
+      auto plain = counters.by_all(term);
+      if (counted < plain
+          || counted > plain + static_cast<std::uint64_t>(kills))
+        fault(fmt::format("term {}: {} were counted, {} by each node for itself",
+                          term, counted, plain));
       all += done;
     }
     say(fmt::format("{} operations have counted right through {} kills", all,

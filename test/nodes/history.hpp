@@ -8,7 +8,8 @@
 //   end <term> <token> <time> <held>      held: what still_held() said at <time>
 //                                         or later; 1: the counter was raised
 //
-// And the guarded resource itself: a counter per term in a file that all map.
+// And the guarded resource itself: a counter per term in a file that all map;
+// beside it, plain ones for each node, which only it writes.
 
 #pragma once
 
@@ -24,6 +25,7 @@
 namespace pawl::testing {
 
 inline constexpr int guarded_terms = 8;
+inline constexpr int guarding_nodes = 3; // "a", "b" and "c"
 
 inline std::int64_t monotonic_ns() {
   timespec t{};
@@ -31,9 +33,19 @@ inline std::int64_t monotonic_ns() {
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
-/// Read and written in two steps: it is the lock that makes them one.
 struct guarded_counters {
+  /// Read and written in two steps: it is the lock that makes them one.
   std::atomic<std::uint64_t> of[guarded_terms];
+  /// What each node has counted into it. Two threads of the node may have the
+  /// lock one after another: nothing but the lock orders them.
+  std::uint64_t by_node[guarding_nodes][guarded_terms];
+
+  [[nodiscard]] std::uint64_t by_all(int term) const {
+    std::uint64_t result = 0;
+    for (const auto& node : by_node)
+      result += node[term];
+    return result;
+  }
 
   /// Null if the file cannot be mapped.
   static guarded_counters* map(const std::string& path) {

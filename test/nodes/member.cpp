@@ -112,8 +112,10 @@ private:
         std::this_thread::sleep_for(std::chrono::microseconds{random() % 2000});
       auto at = testing::monotonic_ns();
       auto mine = held->still_held();
-      if (mine)
+      if (mine) {
         counter.store(value + 1);
+        ++counters_.by_node[where_.node()[0] - 'a'][i];
+      }
       log_.line(fmt::format("end {} {} {} {}\n", i, held->token(), at,
                             mine ? 1 : 0));
       held->release();
@@ -180,7 +182,9 @@ int main(int argc, char** argv) {
   int node_timeout = 1000;
   int threads = 2;
   unsigned seed = 1;
-  app.add_option("--name", cfg.name)->required();
+  app.add_option("--name", cfg.name)
+    ->required()
+    ->check(CLI::IsMember({"a", "b", "c"}));
   app.add_option("--listen", cfg.listen)->required();
   app.add_option("--peers", cfg.peers)->required();
   app.add_option("--history", history)->required();

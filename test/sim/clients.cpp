@@ -46,7 +46,7 @@ void scope_cluster::act() {
   touched_ = i;
   if (options_.deadlocks && dice < 80)
     begin_script(*s);
-  else if (options_.only_direct ? dice < 60 : dice < 16 && options_.direct) {
+  else if (options_.direct && dice < options_.direct_share) {
     if (s->is_ready)
       ask_direct(*s, some_session(*s));
   } else if (dice < 70) {

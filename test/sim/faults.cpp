@@ -136,9 +136,9 @@ void scope_cluster::empty_scope(open_scope& s) {
 bool scope_cluster::act_of_god(std::size_t i, std::uint64_t dice) {
   auto* p = nodes_[i].get();
   auto other = below(nodes_.size());
-  if (dice == 0 && options_.kills && p != nullptr && may_die()) {
+  if (dice == 0 && options_.kills && p != nullptr && may_lose_one()) {
     kill(i);
-  } else if (dice == 1 && options_.cuts && other != i) {
+  } else if (dice == 1 && options_.cuts && other != i && may_lose_one()) {
     if (options_.one_way && below(2) == 0)
       go_deaf(other, i);
     else
@@ -160,7 +160,7 @@ bool scope_cluster::act_of_god(std::size_t i, std::uint64_t dice) {
 
 /// If nobody is left who knows what was issued, and the clock steps back,
 /// tokens repeat: the documented exception. So one at a time then.
-bool scope_cluster::may_die() const {
+bool scope_cluster::may_lose_one() const {
   return !options_.clock_steps
          || std::all_of(nodes_.begin(), nodes_.end(), [](const auto& x) {
               return x != nullptr && x->here && x->here->is_ready;
@@ -173,11 +173,21 @@ void scope_cluster::kill(std::size_t i) {
   check_forgotten_later(i);
   stop_node(i);
   auto step
-    = options_.clock_steps ? static_cast<std::int64_t>(below(8000)) - 6000 : 0;
-  later(below(2500), [this, i, step] {
-    if (nodes_[i] == nullptr)
-      start_node(i, step);
-  });
+    = options_.clock_steps ? static_cast<std::int64_t>(below(50'000)) - 45'000 : 0;
+  later(below(2500), [this, i, step] { start_again(i, step); });
+}
+
+/// For a node that hears nobody, all others are down: see above.
+void scope_cluster::start_again(std::size_t i, std::int64_t wall_step) {
+  if (nodes_[i] != nullptr)
+    return;
+  auto hears = false;
+  for (std::size_t j = 0; j < nodes_.size(); ++j)
+    hears |= j != i && nodes_[j] != nullptr && !deaf(i, j) && !deaf(j, i);
+  if (hears || !options_.clock_steps)
+    start_node(i, wall_step);
+  else
+    later(100, [this, i, wall_step] { start_again(i, wall_step); });
 }
 
 void scope_cluster::freeze(process& p) {

@@ -48,6 +48,8 @@ struct cluster_options {
   /// Requests for the client's own node alone, too; or nothing else.
   bool direct = true;
   bool only_direct = false;
+  /// Of a hundred acts.
+  std::uint64_t direct_share = 16;
   /// Clients take locks one after another, sometimes two at once, and give none
   /// up before they have all: true deadlocks are common, and nothing but a
   /// verdict ends them. `patience` is the grace before walks through partial

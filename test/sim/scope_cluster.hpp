@@ -240,7 +240,8 @@ private:
   void cut(std::size_t i, std::size_t j);
   void go_deaf(std::size_t from, std::size_t to);
   void heal(std::size_t i, std::size_t j);
-  [[nodiscard]] bool may_die() const;
+  [[nodiscard]] bool may_lose_one() const;
+  void start_again(std::size_t i, std::int64_t wall_step);
   void kill(std::size_t i);
   void freeze(process& p);
   void thaw(process& p);
