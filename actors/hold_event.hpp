@@ -12,8 +12,8 @@ namespace pawl {
 
 struct hold_event {
   enum class kind : std::uint8_t {
-    /// The hold is gone: a node of its list went down, or a hold with a larger
-    /// token was met after a cut had healed, or an operator took it.
+    /// The hold is gone: a node of its list went down or closed the scope, or a
+    /// hold with a larger token was met after a cut had healed.
     lost,
     /// An `every_node` hold shrank by a node that went away. It stays valid.
     node_left,

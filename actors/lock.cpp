@@ -39,7 +39,17 @@ release_result lock::release() noexcept {
     scope.statistics.hold_time(steady_now_ns() - since_);
   // The scope lives as long as one of its sessions or parties: hold on to the
   // party, since this may be the last lock of the last session.
-  return scope.locks.release(*r);
+  if (r->what != hold_record::kind::whole)
+    return scope.locks.release(*r);
+  auto* from = whole_of(*r).from;
+  auto result = scope.locks.release(*r);
+  from->unref(); // the handle's
+  return result;
+}
+
+void lock::give_back() noexcept {
+  if (auto* r = std::exchange(record_, nullptr))
+    session_of(*r).scope().locks.give_back(*r);
 }
 
 bool lock::downgrade() noexcept {
@@ -50,8 +60,11 @@ bool lock::downgrade() noexcept {
   if (record_->lost() || session_of(*record_).closed())
     return false;
   auto& x = whole_of(*record_);
+  auto& scope = x.from->scope();
   record_->mode.store(lock_mode::shared, std::memory_order_relaxed);
-  x.from->scope().put(post::downgrade{x.request, x.which});
+  const auto& what = x.from->spec().terms[x.which].what;
+  scope.locks.downgrade(what, session_of(*record_));
+  scope.put(post::downgraded{session_of(*record_).id(), what});
   return true;
 }
 

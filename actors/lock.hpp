@@ -84,6 +84,10 @@ public:
     return record_ != nullptr;
   }
 
+  /// Gives up what its client has not seen: an upgrade falls back to the prior
+  /// mode. Of a lock for this node alone.
+  void give_back() noexcept;
+
 private:
   hold_record* record_ = nullptr;
   fencing_token token_ = 0;

@@ -32,9 +32,9 @@ public:
   /// Whether `who` was heard within node-timeout. True for this node.
   [[nodiscard]] virtual bool heard(node_slot who) const = 0;
 
-  /// False when this node itself did not run for node-timeout (it was stopped
-  /// or suspended), until every link has been heard again, or the scope's holds
-  /// have been exchanged over a new one: `exchanged`, by slot.
+  /// False when this node itself did not run for half of node-timeout (it was
+  /// stopped or suspended), until every link has been heard again, or the
+  /// scope's holds have been exchanged over a new one: `exchanged`, by slot.
   [[nodiscard]] virtual bool awake(
     const std::vector<exchange_time>& exchanged) const
     = 0;

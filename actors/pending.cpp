@@ -243,16 +243,24 @@ std::int64_t pending::sampled_now() const noexcept {
   return steady_now_ns();
 }
 
+/// A handle of a wide request asks it whether it is still held, while the hold
+/// may be lost or end with its session in another thread.
+lock pending::handle_of(hold_record& r) noexcept {
+  if (wide_)
+    ref(); // the handle's
+  return lock{&r, sampled_now()};
+}
+
 void pending::take(lock& out) {
   if (auto* r = next_hold())
-    out = lock{r, sampled_now()};
+    out = handle_of(*r);
 }
 
 void pending::take(lock_set& out) {
   std::vector<lock> held;
   held.reserve(spec_.terms.size());
   while (auto* r = next_hold())
-    held.emplace_back(r, sampled_now());
+    held.push_back(handle_of(*r));
   out = lock_set{std::move(held)};
 }
 

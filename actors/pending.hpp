@@ -105,8 +105,10 @@ public:
   /// Once granted: whether its client has that term still.
   [[nodiscard]] bool has(std::uint16_t which) const noexcept;
 
-  /// Its hold of a term, one that its client still has, shrank by a node.
+  /// A hold of it, by term, is shared from now on, for all its handles.
   void downgraded(std::uint16_t which);
+
+  /// Its hold of a term, one that its client still has, shrank by a node.
   void node_left(std::uint16_t which, node_slot node);
 
   /// A hold of it, by term, is not held any more. False if its client had given
@@ -135,6 +137,7 @@ protected:
   explicit pending(ask&& what);
 
   /// Once granted: the handles. In the order of the terms.
+  lock handle_of(hold_record& r) noexcept;
   void take(lock& out);
   void take(lock_set& out);
 

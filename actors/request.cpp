@@ -60,8 +60,13 @@ outcome lock_here(ask& what, const term_lock& x, lock& out,
   auto& scope = what.who->scope();
   hold_record* r = nullptr;
   auto verdict = scope.locks.try_lock(*what.who, x.what, x.mode, r, whose);
-  if (verdict == outcome::pending && what.no_wait)
-    verdict = scope.locks.try_lock_covered(*what.who, x.what, x.mode, r);
+  if (verdict == outcome::pending && what.no_wait) {
+    auto overtook = false;
+    verdict
+      = scope.locks.try_lock_covered(*what.who, x.what, x.mode, r, &overtook);
+    if (verdict == outcome::granted && overtook)
+      scope.left_waiting(what.who->id());
+  }
   if (verdict == outcome::granted) {
     scope.statistics.count_fast_grant();
     out = lock{r, sampled_now(scope)};
@@ -127,6 +132,9 @@ outcome grant_now(ask& what, lock_set& out) {
     // by the node's own worker.
     if (verdict == outcome::granted)
       out = lock_set{std::move(held)};
+    else
+      for (auto i = held.rbegin(); i != held.rend(); ++i)
+        i->give_back();
   }
   count(what, verdict);
   return verdict;

@@ -169,12 +169,6 @@ void scope_actor::handle(post::release& x) {
   x.what->unref();
 }
 
-void scope_actor::handle(post::downgrade& x) {
-  scope_effects out;
-  home_.downgrade(x.id, x.which, out);
-  run(out);
-}
-
 void scope_actor::handle(post::downgraded& x) {
   scope_effects out;
   home_.downgraded(x.who, x.what, out);
@@ -420,8 +414,8 @@ bool scope_actor::waits_here(const wait_name& what) {
 
 walk_standing scope_actor::standing_of(const walk_claim& x) {
   auto who = scope_->board.find(x.wait.session, x.wait.request);
-  if (!who)
-    return {};
+  if (!who) // what it holds is in the other's way all the same
+    return {false, how_in_the_way(x), {}};
   auto age = who->client().age();
   age.lamport = std::min(age.lamport, home_.age_of(x.wait.session));
   return {still_pending(x.wait), how_in_the_way(x), age};

@@ -50,7 +50,6 @@ private:
   void handle(post::open& x);
   void handle(post::cancel& x);
   void handle(post::release& x);
-  void handle(post::downgrade& x);
   void handle(post::downgraded& x);
   void handle(post::settled& x);
   void handle(post::from_peer& x);

@@ -423,7 +423,7 @@ void scope_state::dispose(scope_post& what) {
   } else if (auto* z = std::get_if<post::settled>(&what)) {
     z->what->unref();
   } else if (auto* m = std::get_if<post::from_peer>(&what)) {
-    // These two are answered, also by a scope that has just been closed.
+    // These are answered, also by a scope that has just been closed.
     if (port_ && std::holds_alternative<scope_opened_message>(m->what))
       port_->send(m->from, m->epoch, name_, hand_over_message{false, {}, 0});
     else if (port_ && std::holds_alternative<scope_closed_message>(m->what))

@@ -71,12 +71,8 @@ struct release {
   std::uint16_t which;
 };
 
-struct downgrade {
-  request_id id;
-  std::uint16_t which;
-};
-
 /// A session has made its hold on this node shared; it may have it elsewhere.
+/// (By its term, not by a request: that may be gone when this is heard of.)
 struct downgraded {
   session_id who;
   term what;
@@ -144,11 +140,11 @@ struct stop {
 } // namespace post
 
 using scope_post
-  = std::variant<post::open, post::cancel, post::release, post::downgrade,
-                 post::downgraded, post::settled, post::from_peer,
-                 post::link_up, post::peer_is_up, post::link_down,
-                 post::rejected, post::effects, post::walk, post::elsewhere,
-                 post::close_party, post::arm, post::stop>;
+  = std::variant<post::open, post::cancel, post::release, post::downgraded,
+                 post::settled, post::from_peer, post::link_up,
+                 post::peer_is_up, post::link_down, post::rejected,
+                 post::effects, post::walk, post::elsewhere, post::close_party,
+                 post::arm, post::stop>;
 
 /// Something that has to end before the locks of its scope do.
 class stop_first {

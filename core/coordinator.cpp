@@ -83,17 +83,10 @@ void coordinator::release(const request_id& id,
   forget_if_ended(id);
 }
 
-void coordinator::downgrade(const request_id& id, std::uint16_t which,
-                            scope_effects& out) {
-  auto* held = pick(id);
-  if (held == nullptr)
-    return;
-  ensure(which < held->spec().terms.size(), "a client names a term it asked");
-  // A shared handle says so, too: an exclusive one that is gone by now may have
-  // left the hold exclusive, which only its nodes know.
-  auto session = held->spec().session;
-  auto what = held->spec().terms[which].what;
-  downgraded(session, what, out);
+void coordinator::take_back(const request_id& id, scope_effects& out) {
+  if (auto* x = pick(id))
+    x->take_back(out);
+  forget_if_ended(id);
 }
 
 /// It is the session's hold that becomes shared, so its other handles do.

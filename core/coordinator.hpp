@@ -2,7 +2,7 @@
 // request of this node's sessions for several nodes or terms, and every hold
 // that came of one.
 //
-//                    open, cancel, release, downgrade
+//                    open, cancel, release, downgraded
 //        clients ----------------------------------------> +-------------+
 //        workers ----------------------------------------> | coordinator |
 //                    installed                             +-------------+
@@ -88,13 +88,14 @@ public:
                scope_effects& out);
 
   /// The session's hold on that term becomes shared, whatever requests it came
-  /// from. O(requests of the session).
-  void downgrade(const request_id& id, std::uint16_t which, scope_effects& out);
-
-  /// The same, for a session that has made its hold on this node shared by a
-  /// lock for this node alone.
+  /// from. On this node it is so already: whoever asks for it does that in the
+  /// same step. O(requests of the session).
   void downgraded(const session_id& session, const term& what,
                   scope_effects& out);
+
+  /// It was granted, but its client had ended it: nobody has seen the grant, so
+  /// upgrades fall back to what was held before.
+  void take_back(const request_id& id, scope_effects& out);
 
   /// A cycle of partial grants is broken at this request.
   void give_back_and_ask_again(const request_id& id, scope_effects& out);

@@ -40,7 +40,7 @@ void effect_executor::execute(effect::aged& x) {
 
 void effect_executor::execute(effect::whole& x) {
   if (!port_.whole(x.id, std::move(x.tokens), std::move(x.nodes)))
-    home_.release(x.id, {}, next_);
+    home_.take_back(x.id, next_);
 }
 
 void effect_executor::execute(effect::ended& x) {

@@ -18,9 +18,9 @@
 
 namespace pawl {
 
-/// Called before each guard bit is taken when not null: the simulator's hook
-/// for exploring interleavings (each section under a bit is one step). Set it
-/// only while no other thread runs.
+/// Called before each guard bit is taken when not null: the hook of
+/// test/core/interleavings.hpp for exploring interleavings (each section under
+/// a bit is one step). Set it only while no other thread runs.
 #ifdef PAWL_YIELD_HOOK
 inline void (*guard_bit_hook)() = nullptr;
 #endif

@@ -36,11 +36,14 @@ outcome local_locks::try_lock(session_ledger& who, const term& what,
 }
 
 outcome local_locks::try_lock_covered(session_ledger& who, const term& what,
-                                      lock_mode mode, hold_record*& hold) {
+                                      lock_mode mode, hold_record*& hold,
+                                      bool* overtook) {
   auto fresh = new_record(who);
   auto& r = *fresh;
   auto found = table_.acquire_covered(what, mode, r);
   look(found.look);
+  if (overtook != nullptr)
+    *overtook = found.overtook;
   if (found.what != lock_table::verdict::granted)
     return who.closed() ? outcome::session_ended : outcome::busy;
   if (who.enter(r)) {
@@ -146,6 +149,9 @@ lock_table::end_of_hold local_locks::settle_granted(waiter& w) {
     hold_record::free(r);
     if (won)
       w.session().leave_wait(w);
+    // It was out of its queue before whoever ended it could see whom it left.
+    if (w.session().waits() > 0)
+      port_.left_waiting(w.session().id());
   }
   if (won)
     w.settled();
@@ -214,6 +220,10 @@ bool local_locks::downgrade(hold_record& r) {
   auto end = table_.downgrade(r);
   look(end.look);
   return end.done;
+}
+
+void local_locks::downgrade(const term& what, const session_ledger& who) {
+  look(table_.downgrade(what, who).look);
 }
 
 void local_locks::install(const term& what, hold_record& r,

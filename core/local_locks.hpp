@@ -82,9 +82,12 @@ public:
                                  = session_ledger::share::fresh);
 
   /// As `try_lock`, and recognises a session that holds the term already even
-  /// if others wait. `busy` instead of `pending`.
+  /// if others wait. `busy` instead of `pending`. `overtook`, if wanted: it was
+  /// an upgrade past those that wait, who now wait for this session: time to
+  /// search for cycles that go through it.
   [[nodiscard]] outcome try_lock_covered(session_ledger& who, const term& what,
-                                         lock_mode mode, hold_record*& hold);
+                                         lock_mode mode, hold_record*& hold,
+                                         bool* overtook = nullptr);
 
   /// Lists a waiter in its session without hanging it anywhere: while the scope
   /// is joining, and for requests that are asked elsewhere. False if the session
@@ -130,6 +133,10 @@ public:
   /// Makes the session's hold on the term shared. False if it is not held any
   /// more.
   bool downgrade(hold_record& r);
+
+  /// The same by its term, for a hold of which this node has a part. Nothing if
+  /// it has none.
+  void downgrade(const term& what, const session_ledger& who);
 
   /// Puts a hold of a joining or healing peer into its row; see
   /// lock_table::install. The record is entered into its session's ledger.

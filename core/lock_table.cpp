@@ -164,6 +164,9 @@ lock_table::hang_result lock_table::acquire_covered(const term& what,
     return result;
   }
   result.what = enter_held(b, *x, r, mode, {}, true, result.look);
+  result.overtook = result.what == verdict::granted
+                    && mode == lock_mode::exclusive
+                    && waiters_of(b.get(*x)) > 0;
   return result;
 }
 
@@ -177,6 +180,8 @@ lock_table::hang_result lock_table::acquire(waiter& w, bool may_hold) {
     result.what = verdict::ended;
     return result;
   }
+  w.company |= w.met.load(std::memory_order_relaxed);
+  may_hold |= w.company;
   auto* x = find(b, hash, w.what());
   if (x == nullptr) {
     enter(b, add_row(b, w.what(), hash), *w.hold, w.mode(), access::join,
@@ -342,18 +347,32 @@ void lock_table::pass_on(locked_bucket& b, row& x, wait_queue& q,
 }
 
 lock_table::end_of_hold lock_table::downgrade(hold_record& r) {
-  end_of_hold result;
   locked_bucket b{*this, r.hash};
   if (r.mode.load(std::memory_order_relaxed) == lock_mode::none)
-    return result;
+    return {};
+  return make_shared(b, find(b, r), *r.session);
+}
+
+lock_table::end_of_hold lock_table::downgrade(const term& what,
+                                              const session_ledger& who) {
+  auto hash = low(what.hash());
+  locked_bucket b{*this, hash};
+  auto* x = find(b, hash, what);
+  if (x == nullptr || !holds(list_of(*x, b.get(*x)), who))
+    return {};
+  return make_shared(b, *x, who);
+}
+
+lock_table::end_of_hold lock_table::make_shared(
+  locked_bucket& b, row& x, const session_ledger& who) noexcept {
+  end_of_hold result;
   result.done = true;
-  auto& x = find(b, r);
   auto word = b.get(x);
   if (mode_of(word) != lock_mode::exclusive)
     return result;
   auto* first = list_of(x, word);
   for (auto* h = first; h != nullptr; h = h->row_next)
-    if (h->session == r.session)
+    if (h->session == &who)
       h->mode.store(lock_mode::shared, std::memory_order_relaxed);
   word = mode_again(word & ~kept_bit, first);
   b.set(x, word);
@@ -613,12 +632,14 @@ lock_table::grant_batch lock_table::grant(wait_queue& q, std::uint32_t limit) {
 
 void lock_table::grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,
                              access how, grant_batch& out) noexcept {
+  // Itself or another one: either may be the one that came later.
+  auto company = q.companions() > 0;
   q.take_out(w);
   b.set(x, b.get(x) - one_waiter);
   enter(b, x, *w.hold, w.mode(), how, {w.carried, w.adopt});
   w.queue_next = out.granted;
   out.granted = &w;
-  if (q.companions() > 0 && w.session().waits() > 1)
+  if (company && w.session().waits() > 1)
     grant_covered(b, x, q, w.session(), out);
 }
 

@@ -134,6 +134,8 @@ public:
     waiter* losers = nullptr;
     /// A manager to be told to look, or 0.
     manager_ref look = 0;
+    /// acquire_covered: an upgrade was granted past those that wait.
+    bool overtook = false;
   };
 
   /// The slow path: grants if it can after all, otherwise hangs the waiter on
@@ -176,6 +178,10 @@ public:
 
   /// Makes the session's hold on the term shared. Its tokens stay.
   [[nodiscard]] end_of_hold downgrade(hold_record& r);
+
+  /// The same by its term. Not done if the session holds nothing there.
+  [[nodiscard]] end_of_hold downgrade(const term& what,
+                                      const session_ledger& who);
 
   struct end_of_wait {
     /// A manager to be told to look, or 0.
@@ -262,6 +268,8 @@ public:
     lock_mode mode = lock_mode::none;
     std::uint32_t holders = 0;
     std::uint32_t waiters = 0;
+    /// A queue is attached, maybe an empty one that its manager has still to
+    /// take away. Whether somebody waits is said by `waiters`.
     bool contended = false;
     /// Exclusive, though the exclusive hold has gone: its session has others.
     bool kept = false;
@@ -301,7 +309,8 @@ public:
   /// merges at most `steps` buckets and returns how many.
   std::size_t trim(std::size_t steps);
 
-  /// I1 to I8 for every row. Takes each bit in turn.
+  /// I1 to I9 for every row, as far as one table can see them. Takes each bit
+  /// in turn.
   void check_invariants() const;
 
   /// The half of a hash that finds the bucket.
@@ -425,6 +434,8 @@ private:
   verdict enter_held(locked_bucket& b, row& x, hold_record& r, lock_mode mode,
                      token_source from, bool may_hold,
                      manager_ref& look) noexcept;
+  static end_of_hold make_shared(locked_bucket& b, row& x,
+                                 const session_ledger& who) noexcept;
   void pass_on(locked_bucket& b, row& x, wait_queue& q,
                end_of_hold& out) noexcept;
   void grant_front(locked_bucket& b, row& x, wait_queue& q, waiter& w,

@@ -123,8 +123,8 @@ struct raised_message {
 };
 
 /// node -> home: the hold that came from this request has lost here, against a
-/// hold with a larger token (a heal), or to an operator. A pending request gives
-/// way and asks anew; a granted one ends: its home answers with a release.
+/// hold with a larger token (a heal). A pending request gives way and asks
+/// anew; a granted one ends: its home answers with a release.
 struct lost_message {
   request_id id;
   std::uint16_t which = 0;

@@ -19,13 +19,10 @@ bool is_asked_for(lock_mode x) noexcept {
 outcome sensible(outcome why) noexcept {
   switch (why) {
     case outcome::busy:
-    case outcome::deadlock:
-    case outcome::probe_limit:
     case outcome::cancelled:
     case outcome::session_ended:
     case outcome::too_many_waiters:
     case outcome::term_too_large:
-    case outcome::shutting_down:
       return why;
     default:
       return outcome::scope_closed;
@@ -249,19 +246,33 @@ bool multi_node_request::lost(node_slot from, const lost_message& what,
       effect::send{from, raise_message{id(), attempt_, x->tokens, true}});
     return false;
   }
-  std::uint16_t which[]{what.which};
   out.push_back(effect::hold_lost{id(), {what.which}, loss::outranked, from});
-  release(which, out);
+  if (terms_left().size() == 1) {
+    take_back(out);
+  } else {
+    std::uint16_t which[]{what.which};
+    release(which, out);
+  }
   return true;
 }
 
 // -- events once it is granted ------------------------------------------------
 
+/// As if it had never been granted: what is left of the session's holds decides
+/// the modes of the rows.
+void multi_node_request::take_back(scope_effects& out) {
+  if (phase_ != phase::granted)
+    return;
+  for (const auto& x : parts_)
+    out.push_back(effect::send{x.node, abandon_message{id(), attempt_}});
+  stop();
+}
+
 void multi_node_request::lose(loss why, node_slot gone, scope_effects& out) {
   ensure(phase_ == phase::granted, "only what is held can be lost");
   for (const auto& x : parts_)
     if (x.node != gone)
-      out.push_back(effect::send{x.node, release_message{id(), {}}});
+      out.push_back(effect::send{x.node, abandon_message{id(), attempt_}});
   out.push_back(effect::hold_lost{id(), terms_left(), why, gone});
   stop();
 }
@@ -293,8 +304,11 @@ void multi_node_request::downgrade(std::uint16_t which, scope_effects& out) {
   auto& mode = spec_.terms[which].mode;
   if (phase_ != phase::granted || mode == lock_mode::none)
     return;
+  // On this node whoever asked for it has done it, in the same step: a message
+  // would come after what the session has locked since.
   for (const auto& x : parts_)
-    out.push_back(effect::send{x.node, downgrade_message{id(), which}});
+    if (x.node != id().home)
+      out.push_back(effect::send{x.node, downgrade_message{id(), which}});
   if (std::exchange(mode, lock_mode::shared) == lock_mode::exclusive)
     out.push_back(effect::downgraded{id(), which});
 }

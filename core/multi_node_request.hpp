@@ -169,6 +169,10 @@ public:
 
   // -- events once it is granted ----------------------------------------------
 
+  /// Its client had ended it before, and has seen nothing: it falls back to
+  /// what its session held before, on all nodes.
+  void take_back(scope_effects& out);
+
   /// All of it is taken away, on account of `gone`, which needs no telling.
   void lose(loss why, node_slot gone, scope_effects& out);
 

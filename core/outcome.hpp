@@ -28,7 +28,9 @@ enum class outcome : std::uint8_t {
   /// The deadline of the request passed at its home. (time)
   timeout,
   /// The request closed a cycle of waiting sessions and its session is the
-  /// youngest of it. The session keeps what it holds. (peer)
+  /// youngest of it; the session keeps what it holds. (peer) Also: a blocking
+  /// wait for what another session of the same actor or thread holds, which
+  /// could not let go while it is blocked here. (caller)
   deadlock,
   /// The search for a cycle visited more than `probe-limit`. (us)
   probe_limit,
@@ -68,8 +70,8 @@ enum class release_result : std::uint8_t {
   released,
   /// It had been given up before: by a call, or with its session.
   already_released,
-  /// It had been taken away: a node of its list went down, or a hold with a
-  /// higher token won after a cut had healed.
+  /// It had been taken away: a node of its list went down or closed the scope,
+  /// or a hold with a larger token won after a cut had healed.
   lost,
 };
 
@@ -97,7 +99,8 @@ struct failure {
   outcome why = outcome::pending;
   /// The node concerned, where there is one: down, scope closed, refused.
   std::string node;
-  /// The whole cycle, for `deadlock`; otherwise empty.
+  /// The whole cycle, for a `deadlock` that a search or two upgrades found.
+  /// Empty for a blocking wait for oneself, and for all other outcomes.
   std::vector<cycle_edge> cycle;
   /// One sentence for a log.
   std::string message;

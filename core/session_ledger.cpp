@@ -102,10 +102,20 @@ bool session_ledger::enter_wait(waiter& w) noexcept {
     drop_guard(word_, word);
     return false;
   }
+  // Who waits for nothing in a row (a request for several nodes, whose parts
+  // do) is nobody's company.
+  auto in_a_row = [](const waiter& x) {
+    return x.hold == nullptr || x.hold->what != hold_record::kind::whole;
+  };
   auto hash = static_cast<std::uint32_t>(w.what().hash());
-  w.company = waits() > max_compared;
-  for (auto* x = waiting_; x != nullptr && !w.company; x = x->session_next)
-    w.company = static_cast<std::uint32_t>(x->what().hash()) == hash;
+  w.company = in_a_row(w) && waits() > max_compared;
+  std::uint32_t compared = 0;
+  for (auto* x = in_a_row(w) ? waiting_ : nullptr;
+       x != nullptr && compared < max_compared; x = x->session_next, ++compared)
+    if (in_a_row(*x) && static_cast<std::uint32_t>(x->what().hash()) == hash) {
+      w.company = true;
+      x->met.store(true, std::memory_order_relaxed);
+    }
   w.ref();
   w.entered = true;
   w.session_prev = nullptr;

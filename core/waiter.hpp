@@ -1,7 +1,7 @@
 // waiter: one ask for one term on one node, from the moment at which it has to
 // wait until it has ended.
 //
-//                    settle (manager, under the session's bit)
+//                    settle (manager or release, under the session's bit)
 //        +---------+ ------------------------------------------> granted
 //        | waiting |
 //        +---------+ ------------------------------------------> ended(why)
@@ -98,9 +98,12 @@ public:
   waiter* session_prev = nullptr;
   bool entered = false; // the ledger lists it; session's bit
   bool upgrade = false; // ahead of the queue; bucket's bit
-  /// When it was listed its session waited for this term already, or so its
-  /// hash says. Written before it hangs.
+  /// Its session waited for this term already when it was listed, or so its
+  /// hash says, or asked for it again before it hung. Written before it hangs.
   bool company = false;
+  /// Its session has asked for this term again. Session's bit; to be read under
+  /// the bucket's bit: whoever met it comes there later.
+  std::atomic<bool> met{false};
   /// Its session waits elsewhere, too, or did: who is behind it has to be able to
   /// follow it there. Bucket's bit, or before it is known to anybody.
   bool elsewhere = false;

@@ -136,6 +136,7 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
           || !port_.blockers_of(what, limit + 1, found))
         continue;
       more = true;
+      answer.cut_short |= found.by.size() > limit;
       auto is_over = [&](blocker& by) {
         if (by.session != x.origin.session
             || by.session.home != options_.self)
@@ -156,7 +157,7 @@ void walks::receive_one(node_slot from, const walk_question_message& x,
     if (graph.closes())
       break;
   }
-  answer.cut_short = too_much();
+  answer.cut_short |= too_much();
   for (const auto& claim : x.claims)
     answer.standings.push_back(claim.wait.session.home == options_.self
                                  ? port_.standing_of(claim)
@@ -259,10 +260,13 @@ bool walks::explore_here(walk& w) {
       blocked_wait found;
       ++w.clock;
       auto own_ends = port_.own_ends();
-      if (port_.blockers_of(what, options_.limit + 1, found))
+      if (port_.blockers_of(what, options_.limit + 1, found)) {
+        // Some may be left out, and those that are not be of a few sessions.
+        w.cut_short |= found.by.size() > options_.limit;
         w.graph.add(found, {w.clock, w.clock, own_ends});
-      else
+      } else {
         w.graph.remove(what.wait);
+      }
       if (!closed && w.graph.closes())
         return true;
     } else {
@@ -571,10 +575,11 @@ void walks::remember(node_slot peer, const beginning& x) {
   if (all.size() < look_at)
     return;
   std::erase_if(all, [this](const auto& y) {
-    auto here = y.first.node == options_.self && known(y.first.request.home);
-    return here ? !port_.waits_here(y.first)
-                : y.first.session.home != options_.self
-                    || !still_waits({y.first, y.second});
+    const auto& [first, all_waits] = y;
+    // Of a session that lives elsewhere only its waits here are known.
+    return first.session.home != options_.self && known(first.request.home)
+             ? first.node != options_.self || !port_.waits_here(first)
+             : !still_waits({first, all_waits});
   });
   look_at = std::max<std::size_t>(64, 2 * all.size());
 }

@@ -214,7 +214,7 @@ void worker::look_at_what_is_kept(const entry& e, std::size_t which,
   if (!e.session->may_hold(lock_table::low(what.hash())))
     return;
   auto row = locks_.table().view(what);
-  if (row.kept && row.waiters > 0)
+  if (row.mode == lock_mode::exclusive && row.waiters > 0)
     out.push_back(effect::walk{
       {e.ask.session, e.ask.id, e.ask.attempt, options_.self}, true, false});
 }

@@ -50,8 +50,8 @@ public:
     // nop
   }
 
-  /// This node itself did not run for node-timeout, as the link to `peer` saw.
-  /// Nobody has been declared down for that; see cluster::awake.
+  /// This node itself did not run for half of node-timeout, as the link to
+  /// `peer` saw. Nobody has been declared down for that; see cluster::awake.
   virtual void clock_gap(node_slot) {
     // nop
   }

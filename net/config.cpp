@@ -54,16 +54,16 @@ std::optional<std::string> config::read(int argc, char** argv) {
 
 std::optional<std::string> config::read() {
   pass_on();
+  if (max_waiters == 0)
+    return "pawl.max-waiters = '0': nobody could ever wait";
+  if (probe_limit == 0)
+    return "pawl.probe-limit = '0': no deadlock would ever be found";
   // Without a name there is no node, only scopes of one node.
   if (name.empty() && peers.empty())
     return std::nullopt;
   auto plan = make_plan(node());
   if (auto* why = std::get_if<std::string>(&plan))
     return *why;
-  if (max_waiters == 0)
-    return "pawl.max-waiters = '0': nobody could ever wait";
-  if (probe_limit == 0)
-    return "pawl.probe-limit = '0': no deadlock would ever be found";
   return std::nullopt;
 }
 

@@ -1,7 +1,8 @@
 // config: the configuration of an actor system that runs a pawl node.
 //
 // The options live in one group, `pawl.*`, next to the application's own: in
-// --help, on the command line, in a file. Derive from it to add yours.
+// --long-help (where CAF lists groups), on the command line, in a file. Derive
+// from it to add yours.
 //
 //   struct my_config : pawl::config { ... };
 //   my_config cfg;
@@ -33,7 +34,7 @@ public:
   /// The same for options that were set in code.
   std::optional<std::string> read();
 
-  // -- the options, in the words of --help ------------------------------------
+  // -- the options, in the words of --long-help -------------------------------
 
   std::string name;
   std::string listen = "127.0.0.1:0";

@@ -59,7 +59,7 @@
 //
 // Down. Nothing received for node_timeout: down. If this side did not run
 // itself, it reads its input first, for one interval, before it judges; a gap
-// of node_timeout is reported. last_heard() is no time of arrival: it is when
+// of half of it is reported. last_heard() is no time of arrival: it is when
 // this side *sent* what the peer has since confirmed. So until last_heard() +
 // node_timeout the peer has not declared this node silent, whatever is on its
 // way or was left in buffers.
@@ -325,7 +325,6 @@ private:
   bool acknowledged(std::uint64_t seq, effects& out);
   void heard(fencing_token floor, std::uint64_t lamport) noexcept;
   void send_heartbeat(bool ask, time_point now, effects& out);
-  void send_batch(effects& out);
   std::optional<outgoing> next_unsent();
   void too_large(const outgoing& x, time_point now, effects& out);
   void reject(transport way, const wire::hello& x, wire::reject_kind kind,

@@ -285,6 +285,65 @@ TEST_F(request_test, a_downgrade_keeps_the_token_and_lets_readers_in) {
   EXPECT_EQ(reader->get(), outcome::granted);
 }
 
+TEST_F(request_test, a_downgrade_is_over_before_what_its_session_locks_next) {
+  // What the session locks anew after a downgrade is exclusive, whatever the
+  // scope's actor has still to hear of.
+  for (auto wide_first : {false, true})
+    for (int i = 0; i < 100; ++i) {
+      auto s = tags_->attach();
+      auto wide
+        = s.lock("t", wide_first ? exclusive : shared).on(every_node).wait();
+      ASSERT_TRUE(wide);
+      auto here = s.lock("t", exclusive).wait();
+      ASSERT_TRUE(here);
+      EXPECT_TRUE((wide_first ? *wide : *here).downgrade());
+      EXPECT_EQ(here->mode(), shared) << "of all handles";
+      auto anew = s.lock("t", exclusive).no_wait().wait();
+      ASSERT_TRUE(anew);
+      // The scope's actor has heard of everything when this has come back.
+      ASSERT_TRUE(s.lock("another", exclusive).on(every_node).wait());
+      EXPECT_EQ(anew->mode(), exclusive);
+      EXPECT_FALSE(tags_->attach().lock("t", shared).no_wait().wait());
+    }
+}
+
+TEST_F(request_test,
+       several_terms_that_are_not_granted_leave_modes_as_they_were) {
+  auto a = tags_->attach();
+  auto b = tags_->attach();
+  auto reads = a.lock("t", shared).wait();
+  auto in_the_way = b.lock("u", exclusive).wait();
+  ASSERT_TRUE(reads && in_the_way);
+  std::vector<term> both{term{"t"}, term{"u"}};
+  auto busy = a.lock_all(both, exclusive).no_wait().wait();
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().why, outcome::busy);
+  EXPECT_TRUE(b.lock("t", shared).no_wait().wait()) << "t is shared as before";
+  auto late = a.lock_all(both, exclusive).within(1ms).wait();
+  ASSERT_FALSE(late);
+  EXPECT_TRUE(b.lock("t", shared).within(20s).wait());
+}
+
+TEST_F(request_test, a_handle_may_be_asked_while_its_session_ends) {
+  for (int i = 0; i < 300; ++i) {
+    auto s = tags_->attach();
+    auto held = s.lock("t", exclusive).on(every_node).wait();
+    ASSERT_TRUE(held);
+    std::atomic<bool> asks{false};
+    std::thread asker{[&] {
+      asks = true;
+      while (held->still_held()) {
+        // again
+      }
+      EXPECT_FALSE(held->downgrade());
+    }};
+    while (!asks)
+      std::this_thread::yield();
+    s.end();
+    asker.join();
+  }
+}
+
 TEST_F(request_test, a_second_release_finds_nothing_and_touches_no_later_grant) {
   auto s = tags_->attach();
   auto first = s.lock("t", exclusive).wait();

@@ -258,6 +258,107 @@ TEST(local_locks, upgrades_by_parts_of_requests_are_left_to_the_search_for_cycle
     }
 }
 
+TEST(local_locks, an_upgrade_without_waiting_past_those_who_wait_says_so) {
+  three x;
+  auto* a = x.take(x.a, t, shared);
+  auto* b = x.take(x.b, t, shared);
+  auto writer = x.ask(x.c, t, exclusive);
+  x.release(b);
+  hold_record* r = nullptr;
+  auto overtook = false;
+  ASSERT_EQ(x.locks.try_lock_covered(*x.a, t, shared, r, &overtook),
+            outcome::granted);
+  EXPECT_FALSE(overtook) << "who waits waits for it anyway";
+  x.release(r);
+  ASSERT_EQ(x.locks.try_lock_covered(*x.a, t, exclusive, r, &overtook),
+            outcome::granted);
+  EXPECT_TRUE(overtook);
+  x.release(r);
+  x.release(a);
+  x.pump_all();
+  x.release(writer);
+  x.expect_idle();
+}
+
+TEST(local_locks,
+     requests_of_a_session_are_granted_together_in_whatever_order_they_hang) {
+  // The first is listed, but hangs after the second, with a stranger between.
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto first = lock_world::waiter(x.b, t, shared);
+  ASSERT_TRUE(x.locks.enlist(*first));
+  auto second = x.ask(x.b, t, exclusive);
+  auto stranger = x.ask(x.c, t, exclusive);
+  x.locks.hang(*first);
+  EXPECT_EQ(x.row(t), "X 1 | 2X 3X 2S");
+  x.release(r);
+  x.pump_all();
+  EXPECT_EQ(second->state(), outcome::granted);
+  EXPECT_EQ(first->state(), outcome::granted);
+  x.release(second);
+  x.release(first);
+  x.pump_all();
+  x.release(stranger);
+  x.expect_idle();
+}
+
+TEST(
+  local_locks,
+  who_is_left_waiting_by_a_request_that_ends_as_it_is_granted_is_searched_for) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto first = x.ask(x.b, t, exclusive);
+  auto stranger = x.ask(x.c, t, exclusive);
+  auto second = x.ask(x.b, t, exclusive);
+  // As local_locks::end, up to its last step.
+  ASSERT_TRUE(first->judge(outcome::timeout));
+  x.b->leave_wait(*first);
+  x.release(r);
+  x.pump_all();
+  EXPECT_FALSE(x.locks.table().abandon(*first).left_behind) << "it is out";
+  EXPECT_EQ(x.port.left, std::vector{x.b->id()});
+  EXPECT_EQ(stranger->state(), outcome::granted);
+  EXPECT_EQ(second->state(), outcome::pending);
+  x.release(stranger);
+  x.pump_all();
+  x.release(second);
+  x.expect_idle();
+}
+
+TEST(local_locks, a_request_for_several_nodes_is_no_company_for_its_own_part) {
+  three x;
+  auto* r = x.take(x.a, t, exclusive);
+  auto whole = lock_world::waiter(x.b, t, exclusive, hold_record::kind::whole);
+  ASSERT_TRUE(x.locks.enlist(*whole));
+  auto part = x.ask(x.b, t, exclusive, hold_record::kind::part);
+  EXPECT_FALSE(part->company);
+  x.release(r);
+  EXPECT_EQ(part->state(), outcome::granted)
+    << "passed on, without its manager";
+  x.release(part);
+  EXPECT_TRUE(x.locks.end(*whole, outcome::cancelled));
+  x.pump_all();
+  x.expect_idle();
+}
+
+TEST(local_locks, a_downgrade_by_its_term_is_that_of_all_holds_of_the_session) {
+  three x;
+  auto* a = x.take(x.a, t, exclusive);
+  auto* again = x.take(x.a, t, exclusive);
+  auto reader = x.ask(x.b, t, shared);
+  x.locks.downgrade(t, *x.c);
+  x.locks.downgrade(term{"another"}, *x.a);
+  EXPECT_EQ(x.row(t), "X 1 1 | 2S");
+  x.locks.downgrade(t, *x.a);
+  x.pump_all();
+  EXPECT_EQ(x.row(t), "S 1 1 2");
+  EXPECT_EQ(again->mode, shared);
+  x.release(a);
+  x.release(again);
+  x.release(reader);
+  x.expect_idle();
+}
+
 TEST(local_locks, an_upgrader_that_gives_its_hold_up_waits_behind_upgrades) {
   // Otherwise B, which would wait for nobody but A, were told `deadlock`.
   three x;

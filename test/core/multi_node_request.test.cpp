@@ -235,7 +235,7 @@ TEST_F(MultiNodeRequest, AHoldOnAListIsLostAsAWholeWithOneOfItsNodes) {
   granted(x, 1, {6});
   said();
   x.node_gone(ranked[0], loss::node_down, out);
-  EXPECT_EQ(said(), n(1) + ":release lost(1)");
+  EXPECT_EQ(said(), n(1) + ":abandon/0 lost(1)");
   EXPECT_EQ(x.state(), request_phase::ended);
 }
 
@@ -344,6 +344,20 @@ TEST_F(MultiNodeRequest, AWholeGrantAnswersThatItIsWholeBeforeItLoses) {
   x.lost(ranked[0], {x.id(), 1, false}, out);
   EXPECT_EQ(said(), "") << "it is told once";
   EXPECT_EQ(x.state(), request_phase::granted) << "the other term is held";
+}
+
+TEST_F(MultiNodeRequest, AGrantThatNobodyHasSeenIsTakenBackAsIfItHadNotBeen) {
+  // A release would leave the rows exclusive as long as the session holds them
+  // otherwise.
+  auto x = make(node_choice::every_node, {{term{"t"}, exclusive}});
+  start(x, 1, {5});
+  granted(x, 0, {6});
+  said();
+  x.take_back(out);
+  EXPECT_EQ(said(), n(0) + ":abandon/0");
+  EXPECT_EQ(x.state(), request_phase::ended);
+  x.take_back(out);
+  EXPECT_EQ(said(), "");
 }
 
 TEST_F(MultiNodeRequest, WhatWasGivenUpKeepsItsPlaceInAHandOver) {

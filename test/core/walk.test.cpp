@@ -172,13 +172,15 @@ private:
         if (name.session == who)
           out.push_back(name);
     }
-    bool blockers_of(const wait_question& what, std::size_t,
+    bool blockers_of(const wait_question& what, std::size_t limit,
                      blocked_wait& out) override {
       EXPECT_EQ(what.wait.node, self);
       auto i = all.waits_.find(what.wait);
       if (i == all.waits_.end())
         return false;
       out = i->second;
+      if (out.by.size() > limit)
+        out.by.resize(limit);
       if (out.mode == lock_mode::exclusive)
         return true;
       // Only the nearest of those that are ahead is named.
@@ -547,6 +549,34 @@ TEST(walk, ends_its_request_when_it_visits_more_than_its_limit) {
     EXPECT_EQ(w.verdicts[0].request, mine.request);
     EXPECT_LT(w.biggest, 40u);
   }
+}
+
+TEST(walk, that_is_not_told_of_all_blockers_is_too_large) {
+  // All that it is told of are of one session; 4, who waits for it, is left
+  // out.
+  for (std::size_t nodes : {1u, 2u}) {
+    world w{nodes, 20};
+    std::vector<std::uint64_t> by(30, 2);
+    by.push_back(4);
+    auto mine = w.waits(1, by, static_cast<int>(nodes) - 1);
+    w.waits(4, {1}, 0);
+    w.start(mine);
+    w.settle();
+    ASSERT_EQ(w.verdicts.size(), 1u);
+    EXPECT_EQ(w.verdicts[0].why, outcome::probe_limit);
+    EXPECT_EQ(w.verdicts[0].request, mine.request);
+  }
+  // The same, asked by another node.
+  world w{2, 20};
+  auto mine = w.waits(1, {2}, 1);
+  std::vector<std::uint64_t> by(30, 4);
+  by.push_back(6);
+  w.waits(2, by, 0);
+  w.waits(6, {1}, 0);
+  w.start(mine);
+  w.settle();
+  ASSERT_EQ(w.verdicts.size(), 1u);
+  EXPECT_EQ(w.verdicts[0].why, outcome::probe_limit);
 }
 
 TEST(walk, counts_a_session_that_it_asks_another_node_about_once) {

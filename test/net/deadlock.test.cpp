@@ -118,6 +118,39 @@ TEST_F(deadlock_net, of_two_upgraders_on_two_nodes_tells_one) {
   EXPECT_EQ((a_lost ? up_b : up_a)->get(), outcome::granted);
 }
 
+// The search begins at `b`, where a request of `who` has ended that would have
+// let another one of its in, past the stranger; who waits for `who` at home.
+TEST_F(deadlock_net,
+       that_arises_when_a_request_of_its_own_is_cancelled_is_found) {
+  configure_and_start({"a", "b"});
+  auto& holder = new_client("b");
+  auto& who = new_client("a");
+  auto& stranger = new_client("a");
+  auto held = holder.here("far");
+  auto mine = who.here("near");
+  ASSERT_EQ(held->get(), outcome::granted);
+  ASSERT_EQ(mine->get(), outcome::granted);
+  cancel_source stop;
+  auto first = who.ask([&](const session& s) {
+    return s.lock("far", exclusive).on({"b"}).cancel_with(stop.token());
+  });
+  ASSERT_TRUE(eventually([&] { return waiters("b", "far") == 1; }));
+  auto ahead = stranger.on({"b"}, "far");
+  ASSERT_TRUE(eventually([&] { return waiters("b", "far") == 2; }));
+  auto second = who.on({"b"}, "far");
+  ASSERT_TRUE(eventually([&] { return waiters("b", "far") == 3; }));
+  auto near = stranger.here("near");
+  ASSERT_TRUE(eventually([&] { return waiters("a", "near") == 1; }));
+  stop.cancel();
+  EXPECT_EQ(first->get(), outcome::cancelled);
+  ASSERT_TRUE(eventually([&] { return told({"a", "b"}) == 1; }));
+  EXPECT_TRUE(eventually([&] {
+    return near->how == outcome::deadlock || ahead->how == outcome::deadlock;
+  }));
+  mine->held.release();
+  held->held.release();
+}
+
 // Case 29: A waits on two nodes, for two sessions, one of which waits for A.
 TEST_F(deadlock_net, through_a_request_that_waits_on_two_nodes_is_found) {
   configure_and_start({"a", "b", "c"});

@@ -474,24 +474,18 @@ void scope_cluster::downgrade(ask& a) {
   tally("downgrades");
   say("{}: {} of {} downgrades {}", a.node, to_string(a.spec.id), a.who,
       to_string(key.second));
-  if (a.record != nullptr) {
+  if (a.record != nullptr)
     s.locks.downgrade(*a.record);
+  else
+    s.locks.downgrade(key.second, *s.sessions.at(a.who));
+  make_shared(key);
+  // What becomes whole before the scope's actor has heard of it is shared.
+  downgrading_.insert(key);
+  later_in(s, below(8), [this, &s, key, who = a.spec.session] {
+    downgrading_.erase(downgrading_.find(key));
     make_shared(key);
-    // What becomes whole before the scope's actor has heard of it is shared.
-    downgrading_.insert(key);
-    later_in(s, below(8), [this, &s, key, who = a.spec.session] {
-      downgrading_.erase(downgrading_.find(key));
-      make_shared(key);
-      s.feed(
-        [&](scope_effects& out) { s.home.downgraded(who, key.second, out); });
-    });
-    return;
-  }
-  later_in(s, below(8), [this, &s, id = a.spec.id, which, key] {
-    if (asks_.at(id.serial).at == stage::held)
-      make_shared(key);
-    s.feed([&](scope_effects& out) { s.home.downgrade(id, which, out); });
-    make_shared(key);
+    s.feed(
+      [&](scope_effects& out) { s.home.downgraded(who, key.second, out); });
   });
 }
 

@@ -106,13 +106,14 @@ struct scope_cluster::open_scope final : lock_port,
   const std::uint64_t life;
   std::vector<wait_queue*> managers;
   std::map<std::uint64_t, session*> sessions;
+  // Those that wait, as on the wait_board; workers look here when they end.
+  std::map<request_id, part_waiter*> parts;
   local_locks locks;
   coordinator home;
   worker own;
   walks search;
   effect_executor executor;
   std::vector<effect::walk> starting;
-  std::map<request_id, part_waiter*> parts; // that wait, as on the wait_board
   std::map<std::size_t, peer_worker> workers;
   std::vector<link_epoch> links; // as the scope's actor knows them
   bool is_ready = false;
