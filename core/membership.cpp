@@ -2,6 +2,8 @@
 
 #include "pawl/core/ensure.hpp"
 
+#include <utility>
+
 namespace pawl {
 
 membership::membership(node_slot self, std::size_t peers,
@@ -101,6 +103,7 @@ membership::changes membership::scope_opened(node_slot from) {
     out.decline.push_back(from);
     return out;
   }
+  x->closing = false;
   // What it has opened after saying that it had not, it has opened empty.
   if (x->state == peer_state::absent)
     resolve(from, peer_state::settled, out);
@@ -126,10 +129,16 @@ membership::changes membership::scope_closed(node_slot from) {
   // While our greeting is not answered it may be about a scope that has been
   // opened anew since, and believing it would be granting without knowing the
   // holds of that one. The answer is still to come, and says what is open.
-  auto answered = x->state != peer_state::linked || x->installing;
+  auto installing = x->installing;
   leave_view(from, out);
-  if (answered)
+  if (x->state != peer_state::linked) {
     resolve(from, peer_state::absent, out);
+  } else if (installing) {
+    // What it has handed over is on its way into the rows. Whoever were granted
+    // something before would lose it against that.
+    x->installing = true;
+    x->closing = true;
+  }
   return out;
 }
 
@@ -153,6 +162,10 @@ membership::changes membership::installed(node_slot peer, link_epoch epoch) {
   if (x == nullptr || x->epoch != epoch || !x->installing || !is_open())
     return out;
   x->installing = false;
+  if (std::exchange(x->closing, false)) {
+    resolve(peer, peer_state::absent, out);
+    return out;
+  }
   out.acknowledge.push_back(peer);
   if (!x->in_view)
     enter_view(peer, out);
@@ -240,6 +253,7 @@ void membership::enter_view(node_slot peer, changes& out) {
 void membership::leave_view(node_slot peer, changes& out) {
   auto& x = peers_[to_index(peer)];
   x.installing = false;
+  x.closing = false;
   if (!x.in_view)
     return;
   x.in_view = false;

@@ -181,6 +181,8 @@ private:
     bool in_view = false;
     /// Its hand-over is being installed.
     bool installing = false;
+    /// It has closed the scope meanwhile: absent once that is done.
+    bool closing = false;
     /// Unheard, but up: it is waited for.
     bool known_up = false;
     link_epoch epoch = 0;

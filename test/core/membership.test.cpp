@@ -80,6 +80,41 @@ TEST_F(Membership, AClosedScopeResolvesNothingBeforeTheGreetingIsAnswered) {
   EXPECT_EQ(m.state_of(b), peer_state::absent);
 }
 
+// The rows do not have its holds yet: what were granted before would be lost
+// against them, though they are over.
+TEST_F(Membership,
+       AScopeThatIsClosedAfterItsHandOverIsAbsentWhenThatIsInstalled) {
+  (void) m.open(time_point{0});
+  (void) m.rejected(c);
+  (void) m.link_up(b, 5);
+  (void) m.scope_opened(b);
+  (void) m.handed_over(b, true);
+  EXPECT_FALSE(m.scope_closed(b).became_ready);
+  EXPECT_EQ(m.view(), nodes{a});
+  m.check_invariants();
+  auto now = m.installed(b, 5);
+  EXPECT_TRUE(now.became_ready);
+  EXPECT_TRUE(now.acknowledge.empty());
+  EXPECT_EQ(m.state_of(b), peer_state::absent);
+  EXPECT_EQ(m.view(), nodes{a});
+  m.check_invariants();
+}
+
+TEST_F(Membership,
+       AScopeThatIsOpenedAgainBeforeItsHandOverIsInstalledIsSettled) {
+  (void) m.open(time_point{0});
+  (void) m.rejected(c);
+  (void) m.link_up(b, 5);
+  (void) m.scope_opened(b);
+  (void) m.handed_over(b, true);
+  (void) m.scope_closed(b);
+  (void) m.scope_opened(b);
+  EXPECT_TRUE(m.installed(b, 5).became_ready);
+  EXPECT_EQ(m.state_of(b), peer_state::settled);
+  EXPECT_EQ(m.view(), (nodes{a, b}));
+  m.check_invariants();
+}
+
 // It would count all its peers as down, and lead beside its namesake.
 TEST_F(Membership, TheSecondNodeOfANameBecomesReadyOnlyWhenAPeerTakesItIn) {
   (void) m.open(time_point{50});
