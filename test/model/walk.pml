@@ -2,14 +2,17 @@
  *
  * What is modelled: walk (start, receive, begin, go_on, explore_here, ask, learn,
  * confirm, accept, pass_verdict, sentence, end), wait_for_graph (reach, add,
- * remove, find_cycle, youngest), what scope_actor answers (waits_of,
+ * remove, ask_again, find_cycle, youngest), what scope_actor answers (waits_of,
  * blockers_of, waits_here, standing_of, still_pending, how_in_the_way,
- * sentence), lock_table::blockers of an exclusive request, and who begins a
- * walk: worker (take, begin_walk, waits_elsewhere), scope_state::seek_deadlock,
- * pending::start, scope_actor::handle(open). Below that, of coordinator, worker
- * and multi_node_request what it takes to make and to end waits: the lead, then
- * the others, granted, abandon, release, waits_elsewhere, give back and ask
- * again. Names as in the code.
+ * sentence), lock_table::blockers and gate_of, and who begins a walk: worker
+ * (take, begin_walk, waits_elsewhere, look_at_what_is_kept),
+ * scope_state::seek_deadlock and left_waiting, pending::start,
+ * scope_actor::handle(open), walks::sentence and peer_back. Below that, of
+ * coordinator, worker and multi_node_request what it takes to make and to end
+ * waits: the lead, then the others, granted, abandon, release, waits_elsewhere,
+ * give back and ask again; of lock_table: a session is granted all that one
+ * grant covers, and what it has left keeps a row exclusive. Names as in the
+ * code.
  *
  * Each event of an actor is one step, written in C inside c_code, so that it can
  * be read beside the code. On one node the scope's actor and the worker of a
@@ -21,7 +24,10 @@
  *
  * Who runs: SCRIPT says which sessions live where and what they ask for. They
  * ask and release at any time; a wait may end at any time (deadline, cancel; ENDS
- * in all).
+ * in all). Scripts from 9 on are small: they begin with holds and waits that are
+ * there already, and in some of them most holds are released only when nothing
+ * else is going on. A link may be missing at first (CUT), with walks that are
+ * remembered for when it is there; each end hears of it at another time.
  *
  * What is asserted: a verdict hits a wait that was in a cycle, at some instant,
  * as that of its youngest session; what is given back was the youngest's part in
@@ -34,9 +40,12 @@
  * something the Lamport times may be in either order, so nothing is lost, but
  * for an order against the numbers of the sessions.
  *
- * Not modelled: shared requests, upgrades, several terms in one request, views,
- * links that break and walks that are begun again because of that, limits,
- * queues that are attached while a walk looks.
+ * Not modelled: shared requests beyond one that waits for exclusive holds, with
+ * nobody ahead of it (so of lock_table::blockers neither `because_of` nor
+ * `except`), upgrades, downgrades, several terms in one request, views, links
+ * that break with what is held or asked over them (peer_gone, own_ends), waits
+ * that a peer has no answer for, limits, queues that are attached while a walk
+ * looks.
  *
  * A trail is read with: SHOW=1 ./pan -r walk.pml.trail
  *
@@ -58,7 +67,24 @@
  *   AGE_AS_ASKED          a request says what its session held when it was made,
  *                         and which of its others wait when it is opened: one
  *                         that was granted in between is in neither
- * The last four were found by this model, or on the way to it, in the code.
+ *   SILENT_WHEN_OVER      a home that is asked with a wait that is over, or with
+ *                         none, says that nothing of the session is in the way:
+ *                         what it holds is struck out of the search
+ *   LATE_UNTOLD           a `deadlock` that comes after the grant begins no walk
+ *   BETWEEN_COUNTS        who stands between two requests of a session, of which
+ *                         the first will let the second in, is named as in the
+ *                         way of the second
+ *   LEFT_UNTOLD           the first of them ends without a grant, and no walk
+ *                         begins
+ *   BACK_TOO_SOON         a link that is there again is not noticed by a walk that
+ *                         has done without it and still goes on
+ *   KEPT_UNTOLD           an exclusive hold goes, another one of its session
+ *                         keeps the row exclusive, and no walk begins
+ *   ASKS_ONCE             a walk does not ask again what is in the way of a
+ *                         shared wait when the hold that it was told of is over
+ * INLINE_UNTOLD, ELSEWHERE_OVERTAKES, HELD_UNTOLD, AGE_AS_ASKED and
+ * SILENT_WHEN_OVER were found by this model, or on the way to it, in the code;
+ * those after them by the simulator.
  */
 
 #ifndef SCRIPT
@@ -69,10 +95,13 @@
 #endif
 /* CALM: the first two sessions release only when nothing else is going on. */
 
-/* Who asks for what. Each session has two requests; the second is asked when the
- * first is granted, or with TOGETHER while it is pending, too. HOME(session,
- * node); ASK(session, which, term, nodes as bits): for its home alone it is a
- * direct one. */
+/* Who asks for what. A request is asked when those before it of its session are
+ * granted, or with TOGETHER while they are pending, too. HOME(session, node);
+ * ASK(session, which of two, term, nodes as bits), or REQUEST_OF(session,
+ * request, term, nodes): for its home alone it is a direct one. SHARED(request)
+ * is for a reader. AT_FIRST says what there is before anything else:
+ * GRANTED(request), AT_LEAD(request): it has its part there and waits on the
+ * other node, QUEUED(request). */
 #if SCRIPT == 1 /* a ring of two sessions over two nodes */
 #define NODES 2
 #define SESSIONS 2
@@ -94,7 +123,7 @@
 #define PLAY HOME(0, 0) HOME(1, 1) HOME(2, 1) \
   ASK(0, 0, 0, 2) ASK(0, 1, 1, 1) ASK(1, 0, 1, 1) ASK(1, 1, 0, 2) \
   ASK(2, 0, 0, 2)
-#define AT_FIRST 4 /* is granted before anything else */
+#define AT_FIRST GRANTED(4)
 #elif SCRIPT == 7 /* the same over three nodes */
 #define NODES 3
 #define SESSIONS 3
@@ -103,9 +132,10 @@
 #define PLAY HOME(0, 2) HOME(1, 1) HOME(2, 1) \
   ASK(0, 0, 0, 2) ASK(0, 1, 1, 1) ASK(1, 0, 1, 1) ASK(1, 1, 0, 2) \
   ASK(2, 0, 0, 2)
-#define AT_FIRST 4
+#define AT_FIRST GRANTED(4)
 #elif SCRIPT == 8 /* two requests of one session, over three nodes */
 #define NODES 3
+#define LETTERS 9
 #define SESSIONS 2
 #define TERMS 2
 #define TOGETHER
@@ -130,9 +160,89 @@
 #define TERMS 2
 #define PLAY HOME(0, 0) HOME(1, 1) \
   ASK(0, 0, 1, 1) ASK(0, 1, 0, 6) ASK(1, 0, 0, 4) ASK(1, 1, 1, 1)
+#elif SCRIPT == 9 /* a hold that the victim has by the time of the verdict */
+#define NODES 3
+#define SESSIONS 3
+#define TERMS 2
+#define Q 6
+#define MOST 4
+#define TOGETHER
+#define PLAY HOME(0, 1) HOME(1, 2) HOME(2, 0) \
+  REQUEST_OF(0, 0, 0, 2) REQUEST_OF(0, 1, 0, 1) \
+  REQUEST_OF(1, 2, 1, 2) REQUEST_OF(1, 3, 0, 1) \
+  REQUEST_OF(2, 4, 0, 3) REQUEST_OF(2, 5, 1, 2)
+#define AT_FIRST GRANTED(0) GRANTED(2) AT_LEAD(4) QUEUED(3) QUEUED(1)
+#define MAY_GO 1
+#elif SCRIPT == 10 /* somebody between two requests of one session */
+#define NODES 2
+#define SESSIONS 3
+#define TERMS 2
+#define Q 6
+#define MOST 4
+#define EDGES 10
+#define TOGETHER
+#define PLAY HOME(0, 0) HOME(1, 1) HOME(2, 1) \
+  REQUEST_OF(0, 0, 1, 1) REQUEST_OF(0, 1, 0, 2) REQUEST_OF(0, 2, 0, 2) \
+  REQUEST_OF(1, 3, 0, 2) REQUEST_OF(1, 4, 1, 1) REQUEST_OF(2, 5, 0, 2)
+#define AT_FIRST GRANTED(0) GRANTED(5) QUEUED(1)
+#define MAY_END 2
+#define MAY_GO 32
+#elif SCRIPT == 11 /* a link that is there later */
+#define NODES 3
+#define SESSIONS 3
+#define TERMS 2
+#define Q 6
+#define MOST 4
+#define EDGES 8
+#define CUT
+#define CUT_FROM 1
+#define CUT_TO 2
+#define TOGETHER
+#define PLAY HOME(0, 0) HOME(1, 0) HOME(2, 0) \
+  REQUEST_OF(0, 0, 0, 2) REQUEST_OF(0, 1, 0, 4) \
+  REQUEST_OF(1, 2, 0, 4) REQUEST_OF(1, 3, 0, 2) REQUEST_OF(1, 4, 1, 4) \
+  REQUEST_OF(2, 5, 1, 4)
+#define AT_FIRST GRANTED(0) GRANTED(2) GRANTED(5) QUEUED(4)
+#define MAY_GO 0
+#elif SCRIPT == 12 /* a hold that keeps a row exclusive */
+#define NODES 2
+#define SESSIONS 2
+#define TERMS 2
+#define Q 5
+#define READS
+#define TOGETHER
+#define PLAY HOME(0, 0) HOME(1, 1) \
+  REQUEST_OF(0, 0, 0, 2) REQUEST_OF(0, 1, 0, 2) REQUEST_OF(0, 2, 1, 2) \
+  REQUEST_OF(1, 3, 1, 2) REQUEST_OF(1, 4, 0, 2) SHARED(1) SHARED(4)
+#define AT_FIRST GRANTED(0) GRANTED(1) GRANTED(3)
+#elif SCRIPT == 13 /* the same, where the session lives that has it */
+#define NODES 2
+#define SESSIONS 2
+#define TERMS 2
+#define Q 5
+#define READS
+#define TOGETHER
+#define PLAY HOME(0, 1) HOME(1, 0) \
+  REQUEST_OF(0, 0, 0, 2) REQUEST_OF(0, 1, 0, 3) REQUEST_OF(0, 2, 1, 1) \
+  REQUEST_OF(1, 3, 1, 1) REQUEST_OF(1, 4, 0, 2) SHARED(1) SHARED(4)
+#define AT_FIRST GRANTED(0) GRANTED(1) GRANTED(3)
 #endif
 
+#ifndef Q
 #define Q (2 * SESSIONS)
+#endif
+/* As bits: which requests may end, and which holds may be released at any time,
+ * not only when nothing else is going on. */
+#ifndef MAY_END
+#define MAY_END 255
+#endif
+#ifndef MAY_GO
+#ifdef CALM
+#define MAY_GO 0xf0
+#else
+#define MAY_GO 0xff
+#endif
+#endif
 #define LINKS (NODES * (NODES - 1))
 #define link(o, p) ((o) * (NODES - 1) + ((p) > (o) ? (p) - 1 : (p)))
 
@@ -172,15 +282,19 @@ c_decl {
 
   /* blocker */
   typedef struct {
-    u16 there : 1, q : 3, attempt : 2, how : 2, said : 2, holds : 1, unused : 5;
+    u16 there : 1, q : 3, attempt : 2, how : 2, said : 2, holds : 1;
+    u16 kept : 1, unused : 4;
   } blocker;
 
+#ifndef MOST
 #define MOST 3
+#endif
   /* walk_claim; as a standing the answer to it. */
   typedef struct {
     wait w;
     u8 there : 1, q : 3, attempt : 2, how : 2;
     u8 node : 2, term : 2, waits : 1, standing : 2, holds : 1;
+    u8 shared : 1, kept : 1, unused : 6;
   } claim;
 
   /* worker, or walk -> scope */
@@ -196,7 +310,9 @@ c_decl {
     u8 why;
   } letter;
 
+#ifndef LETTERS
 #define LETTERS 6
+#endif
   typedef struct {
     u8 size;
     letter at[LETTERS];
@@ -215,7 +331,8 @@ c_decl {
   } far_side;
 
   typedef struct {
-    u8 holder; /* q + 1 */
+    u8 holders; /* as bits */
+    u8 kept : 1, unused : 7;
     u8 size, queue[Q];
   } row;
 
@@ -226,8 +343,11 @@ c_decl {
     u8 seen : 4, asked : 4;
   } edge;
 
+#ifndef EDGES
 #define EDGES 6
+#endif
 #define OWED 3
+#define AGAIN 4
   /* walks::walk */
   typedef struct {
     u8 there, id, step, clock;
@@ -245,9 +365,14 @@ c_decl {
     struct {
       u8 owed, step, places;
     } confirmations[NODES];
-    u8 again;      /* there is another beginning: `again_all` */
-    wait again_first;
-    u8 again_all;
+    u8 agains, again_all; /* other beginnings; `all_waits` as bits */
+    wait again[AGAIN];
+#ifdef CUT
+    u8 missed; /* peers, as bits */
+#endif
+#ifdef READS
+    unsigned asked_again[Q]; /* what was over then, as bits, by wait */
+#endif
   } walk;
 
   typedef struct {
@@ -260,6 +385,13 @@ c_decl {
     u8 next_id[NODES];
     /* effect::walk on its way, or patient. */
     u8 begin[Q][NODES];
+    /* The same without a wait to begin with. */
+    u8 begin_all[SESSIONS][NODES];
+#ifdef CUT
+    u8 up[NODES]; /* peers to which there is a link, as bits */
+    /* walks::missed_: which requests' walks, as bits. */
+    u8 missed[NODES][NODES], missed_all[NODES][NODES];
+#endif
     u8 ends;
     /* Ghosts, by request and attempt: that it was the right victim of a cycle
      * that there was. */
@@ -268,7 +400,10 @@ c_decl {
     struct {
       u8 ask[Q], release[Q], end[Q], grant[NODES][TERMS], hear[Q][NODES];
       u8 worker[LINKS], scope[LINKS], flush[LINKS];
-      u8 begin[Q][NODES];
+      u8 begin[Q][NODES], begin_all[SESSIONS][NODES];
+#ifdef CUT
+      u8 up[NODES];
+#endif
       u8 open[Q], cancel[Q], give_up[Q], elsewhere[Q], finish;
     } can;
   } cluster;
@@ -282,7 +417,8 @@ c_code {
   static int n; /* the node at work */
 
   /* The script. */
-  static u8 home_of_session[SESSIONS], term_of[Q], nodes_of[Q];
+  static u8 home_of_session[SESSIONS];
+  static u8 session_of_request[Q], term_of[Q], nodes_of[Q], is_shared[Q];
 
   static void fail(const char* what) {
     uerror((char*) what);
@@ -291,12 +427,17 @@ c_code {
 #define check(condition, what) \
   do { if (!(condition)) fail(what); } while (0)
 
-#define session_of(q) ((q) / 2)
+#define session_of(q) (session_of_request[q])
 #define home_of(q) (home_of_session[session_of(q)])
 #define name_of(q, attempt) ((q) * 4 + (attempt))
+#define each_of(s, q) (q = 0; q < Q; ++q) if (session_of(q) == (s))
 
   static int direct(int q) {
     return nodes_of[q] == 1 << home_of(q);
+  }
+
+  static int is_none(wait w) {
+    return w.node >= NODES;
   }
 
   static u64 bit_of(wait w) {
@@ -307,7 +448,7 @@ c_code {
   /* session_ledger::holds_something */
   static int holds_something(int s) {
     int q;
-    for (q = 2 * s; q < 2 * s + 2; ++q)
+    for each_of(s, q)
       if (S.home[q].word == has_it)
         return 1;
     return 0;
@@ -318,7 +459,7 @@ c_code {
     int q;
     if (holds_something(s))
       return 1;
-    for (q = 2 * s; q < 2 * s + 2; ++q)
+    for each_of(s, q)
       if (!direct(q) && S.home[q].asked_for && !S.home[q].is_whole
           && S.home[q].holds)
         return 1;
@@ -350,8 +491,18 @@ c_code {
       c->at[c->size++] = m;
   }
 
+  static int reachable(int o) {
+#ifdef CUT
+    return (S.up[n] >> o) & 1;
+#else
+    return 1;
+#endif
+  }
+
   static void put_letter(int to, letter m) {
     letters* c = &S.to_scope[link(n, to)];
+    if (!reachable(to))
+      return;
     check(c->size < LETTERS, "a channel is too short");
     if (c->size < LETTERS)
       c->at[c->size++] = m;
@@ -436,6 +587,46 @@ c_code {
     return 0;
   }
 
+  static int is_exclusive(const row* r) {
+    int q;
+    for (q = 0; q < Q; ++q)
+      if ((r->holders & (1 << q)) && !is_shared[q])
+        return 1;
+    return r->kept;
+  }
+
+  static int is_held_by(const row* r, int s) {
+    int q;
+    for each_of(s, q)
+      if (r->holders & (1 << q))
+        return 1;
+    return 0;
+  }
+
+  /* lock_table::access_of: not `conflict`. */
+  static int fits(const row* r, int q) {
+    int u, others = 0;
+    if (r->holders == 0 || (!is_exclusive(r) && is_shared[q]))
+      return 1;
+    for (u = 0; u < Q; ++u)
+      others |= (r->holders & (1 << u)) && session_of(u) != session_of(q);
+    check(others || is_exclusive(r), "an upgrade, in this model");
+    return !others;
+  }
+
+  /* lock_table::enter_held: at once. */
+  static int goes_in(const row* r, int q) {
+    return (r->size == 0 && fits(r, q))
+           || ((is_exclusive(r) || is_shared[q])
+               && is_held_by(r, session_of(q)));
+  }
+
+  /* Its grant is the other's, too. */
+  static int lets_in(int q, int other) {
+    return q != other && session_of(q) == session_of(other)
+           && (!is_shared[q] || is_shared[other]);
+  }
+
   /* effect::walk, post::walk: the scope's actor gets to it later. */
   static void begin_walk(int q, int o, int all_waits) {
     S.begin[q][o] |= all_waits ? 3 : 1;
@@ -444,24 +635,44 @@ c_code {
   /* True: granted at once. */
   static int lock_or_hang(int q, int o) {
     row* r = &ROW(q, o);
-    if (r->holder == 0 && r->size == 0) {
-      r->holder = q + 1;
+    if (goes_in(r, q)) {
+      r->holders |= 1 << q;
       return 1;
     }
     r->queue[r->size++] = q;
     return 0;
   }
 
-  static void free_row(int q, int o) {
-    if (ROW(q, o).holder == q + 1)
-      ROW(q, o).holder = 0;
+  static void free_row(int q, int o, int to_prior) {
+    row* r = &ROW(q, o);
+    if (!(r->holders & (1 << q)))
+      return;
+    r->holders &= ~(1 << q);
+    if (r->holders == 0)
+      r->kept = 0;
+    else if (!is_shared[q] && !to_prior)
+      r->kept = 1;
+  }
+
+  /* lock_table::abandon, lock_port::left_waiting */
+  static void abandon_wait(int q, int o) {
+    row* r = &ROW(q, o);
+    int i, behind = 0;
+    for (i = 0; i < r->size; ++i) {
+#ifndef LEFT_UNTOLD
+      if (behind && lets_in(q, r->queue[i]))
+        S.begin_all[session_of(q)][o] = 1;
+#endif
+      behind |= r->queue[i] == q;
+    }
+    leave_queue(q, o);
   }
 
   /* -- worker --------------------------------------------------------------- */
 
-  static void drop(int q) {
-    leave_queue(q, n);
-    free_row(q, n);
+  static void drop(int q, int to_prior) {
+    abandon_wait(q, n);
+    free_row(q, n, to_prior);
     memset(&S.far[q][n], 0, sizeof(S.far[q][n]));
   }
 
@@ -470,7 +681,7 @@ c_code {
     switch (m.what) {
       case request:
         if (e->state != no_part)
-          drop(m.q);
+          drop(m.q, 1);
         e->attempt = m.attempt;
         e->elsewhere = m.elsewhere;
         if (lock_or_hang(m.q, n)) {
@@ -486,11 +697,18 @@ c_code {
         break;
       case abandon:
         if (e->state != no_part && e->attempt <= m.attempt)
-          drop(m.q);
+          drop(m.q, 1);
         break;
       case release:
-        if (e->state != no_part)
-          drop(m.q);
+        if (e->state == no_part)
+          break;
+        drop(m.q, e->state != complete);
+#ifndef KEPT_UNTOLD
+        /* look_at_what_is_kept */
+        if (ROW(m.q, n).kept && ROW(m.q, n).size
+            && is_held_by(&ROW(m.q, n), session_of(m.q)))
+          S.begin_all[session_of(m.q)][n] = 1;
+#endif
         break;
       case waits_elsewhere:
         if (e->state == no_part || e->attempt != m.attempt || e->elsewhere)
@@ -604,7 +822,7 @@ c_code {
   /* Attempt and nodes, by request. */
   static void waits_of(int s, u8* out) {
     int q;
-    for (q = 2 * s; q < 2 * s + 2; ++q) {
+    for each_of(s, q) {
       home_side* h = &S.home[q];
       out[q] = 0;
       if (h->word != pending)
@@ -628,16 +846,33 @@ c_code {
     return S.far[q][o].elsewhere;
   }
 
-  /* lock_table::blockers, of an exclusive request. */
+  /* lock_table::gate_of: its place in the queue. */
+  static int gate_of(const row* r, int q) {
+    int i;
+    for (i = 0; r->queue[i] != q; ++i)
+#ifndef BETWEEN_COUNTS
+      if (lets_in(r->queue[i], q))
+        return i;
+#else
+      ;
+#endif
+    return i;
+  }
+
+  /* lock_table::blockers. A shared request has nobody ahead in this model. */
   static int blockers_of(wait w, blocker* out) {
     row* r = &ROW(w.q, w.node);
-    int i, k = 0;
+    int i, gate, mine = 0, k = 0;
     memset(out, 0, MOST * sizeof(*out));
     if (!waits_here(w))
       return 0;
-    for (i = 0; i < r->size && r->queue[i] != w.q; ++i) {
+    gate = gate_of(r, w.q);
+    check(!is_shared[w.q] || r->queue[0] == w.q, "a reader has nobody ahead");
+    for (i = 0; i < gate; ++i) {
       int u = r->queue[i];
-      if (session_of(u) == session_of(w.q) || !waits_elsewhere_too(u, w.node))
+      mine |= session_of(u) == session_of(w.q);
+      if (session_of(u) == session_of(w.q)
+          || (!waits_elsewhere_too(u, w.node) && !mine))
         continue;
       out[k].there = 1;
       out[k].q = u;
@@ -645,12 +880,17 @@ c_code {
       out[k].how = queued;
       check(++k < MOST, "too many blockers for this model");
     }
-    if (r->holder && session_of(r->holder - 1) != session_of(w.q)) {
-      int u = r->holder - 1;
+    for (i = 0; i < Q; ++i) {
+      if (!(r->holders & (1 << i)) || session_of(i) == session_of(w.q)
+          || (is_shared[w.q] && is_shared[i] && !r->kept))
+        continue;
+      check(k < MOST, "too many blockers for this model");
       out[k].there = 1;
-      out[k].q = u;
-      out[k].attempt = direct(u) ? 0 : S.far[u][w.node].attempt;
-      out[k].how = direct(u) ? direct_hold : part_hold;
+      out[k].q = i;
+      out[k].attempt = direct(i) ? 0 : S.far[i][w.node].attempt;
+      out[k].how = direct(i) ? direct_hold : part_hold;
+      out[k].kept = is_shared[w.q] && is_shared[i];
+      ++k;
     }
     return 1;
   }
@@ -675,6 +915,8 @@ c_code {
                ? standing_whole : standing_none;
     if (h->attempt != x->attempt || (h->word != pending && h->word != has_it))
       return standing_none;
+    if (is_shared[x->q] && x->shared && !x->kept)
+      return standing_none;
 #ifdef TELLS_PARTIAL
     return standing_whole;
 #endif
@@ -683,11 +925,14 @@ c_code {
 
   static void standing_of(claim* x) {
     x->waits = x->standing = x->holds = 0;
-    if (!on_board(x->w.q))
+#ifdef SILENT_WHEN_OVER
+    if (is_none(x->w) || !on_board(x->w.q))
       return;
-    x->waits = still_pending(x->w.q, x->w.attempt, x->w.node);
+#endif
+    x->waits = !is_none(x->w) && on_board(x->w.q)
+               && still_pending(x->w.q, x->w.attempt, x->w.node);
     x->standing = how_in_the_way(x);
-    x->holds = age_of(session_of(x->w.q));
+    x->holds = x->waits && age_of(session_of(x->w.q));
   }
 
   static void end_word(int q);
@@ -716,6 +961,16 @@ c_code {
   static int edges_equal(const edge* x, const wait* w, const blocker* by) {
     return x->there && !memcmp(&x->w, w, sizeof(*w)) && x->by.q == by->q
            && x->by.attempt == by->attempt;
+  }
+
+  /* wait_for_graph::ask_again */
+  static void ask_again(walk* g, wait w, int over) {
+#if defined(READS) && !defined(ASKS_ONCE)
+    if (!is_shared[w.q] || (g->asked_again[w.q] & (1u << over)))
+      return;
+    g->asked_again[w.q] |= 1u << over;
+    g->waits_to_ask |= bit_of(w);
+#endif
   }
 
   static void reach_session(walk* g, int origin, int s) {
@@ -749,7 +1004,7 @@ c_code {
     g->sessions_to_ask &= ~(1 << s);
     if (s == origin)
       g->origin_asked = 1;
-    for (q = 2 * s; q < 2 * s + 2; ++q)
+    for each_of(s, q)
       for (o = 0; o < NODES; ++o)
         if (found[q] & (1 << o))
           reach_wait(g, make_wait(q, found[q] >> 4, o));
@@ -763,9 +1018,12 @@ c_code {
     g->waits_to_ask &= ~bit_of(w);
     for (k = 0; k < MOST; ++k) {
       int known = 0;
-      if (!by[k].there || session_of(by[k].q) == session_of(w.q)
-          || (g->ended & (1u << name_of(by[k].q, by[k].attempt))))
+      if (!by[k].there || session_of(by[k].q) == session_of(w.q))
         continue;
+      if (g->ended & (1u << name_of(by[k].q, by[k].attempt))) {
+        ask_again(g, w, name_of(by[k].q, by[k].attempt));
+        continue;
+      }
       for (i = 0; i < EDGES; ++i)
         known |= edges_equal(&g->edges[i], &w, &by[k]);
       if (known)
@@ -829,18 +1087,47 @@ c_code {
     return 0;
   }
 
+  static void remove_edge(walk* g, edge* x) {
+    if (x->there && !x->over)
+      ask_again(g, x->w, name_of(x->by.q, x->by.attempt));
+    x->over = 1;
+  }
+
   static void remove_attempt(walk* g, int q, int attempt) {
     int i;
     g->ended |= 1u << name_of(q, attempt);
     for (i = 0; i < EDGES; ++i)
-      if (g->edges[i].there
-          && ((g->edges[i].w.q == q && g->edges[i].w.attempt == attempt)
-              || (g->edges[i].by.q == q && g->edges[i].by.attempt == attempt)))
-        g->edges[i].over = 1;
+      if (g->edges[i].there) {
+        if (g->edges[i].by.q == q && g->edges[i].by.attempt == attempt)
+          remove_edge(g, &g->edges[i]);
+        else if (g->edges[i].w.q == q && g->edges[i].w.attempt == attempt)
+          g->edges[i].over = 1;
+      }
   }
+
+#ifdef CUT
+  static void remove_node(walk* g, int o) {
+    int i, s;
+    for (i = 0; i < EDGES; ++i)
+      if (g->edges[i].there
+          && (g->edges[i].w.node == o || home_of(g->edges[i].w.q) == o
+              || home_of(g->edges[i].by.q) == o))
+        g->edges[i].over = 1;
+    for (s = 0; s < SESSIONS; ++s)
+      if (home_of_session[s] == o)
+        g->sessions_to_ask &= ~(1 << s);
+    for (i = 0; i < Q; ++i)
+      g->waits_to_ask &= ~bit_of(make_wait(i, 0, o));
+  }
+#endif
 
   static void remove_wait(walk* g, wait w) {
     int i;
+    for (i = 0; i < EDGES; ++i)
+      if (g->edges[i].there && g->edges[i].w.node == w.node
+          && g->edges[i].by.q == w.q && g->edges[i].by.attempt == w.attempt
+          && !g->edges[i].over)
+        ask_again(g, g->edges[i].w, name_of(w.q, w.attempt));
     for (i = 0; i < EDGES; ++i)
       if (g->edges[i].there && !memcmp(&g->edges[i].w, &w, sizeof(w)))
         g->edges[i].over = 1;
@@ -850,18 +1137,18 @@ c_code {
 
   static void begin(int origin, wait first, int all_waits);
 
-  static int still_waits(const walk* w, int origin) {
+  static int still_waits(wait first, int all_waits, int origin) {
     u8 found[Q];
     int q, some = 0;
-    if (w->all_waits) {
+    if (all_waits) {
       if (home_of_session[origin] != n)
         return 1;
       waits_of(origin, found);
-      for (q = 2 * origin; q < 2 * origin + 2; ++q)
+      for each_of(origin, q)
         some |= found[q];
       return some != 0;
     }
-    return w->first.node != n || waits_here(w->first);
+    return first.node != n || waits_here(first);
   }
 
   static int next_wait(walk* g, int here, wait* out) {
@@ -899,6 +1186,8 @@ c_code {
       ++w->clock;
       if (blockers_of(x, by))
         add_wait(w, origin, x, by, w->clock, w->clock);
+      else
+        remove_wait(w, x);
       if (!closed && closes(w, origin))
         return 1;
     }
@@ -936,7 +1225,14 @@ c_code {
     if (!some)
       return;
     ++w->step;
-    for (o = 0; o < NODES; ++o)
+    for (o = 0; o < NODES; ++o) {
+#ifdef CUT
+      if (any[o] && !reachable(o)) {
+        w->missed |= 1 << o;
+        remove_node(w, o);
+        any[o] = 0;
+      }
+#endif
       if (any[o]) {
         letter y = new_letter(w, origin, question);
         y.sessions = m[o].sessions;
@@ -950,6 +1246,7 @@ c_code {
         w->answers[o][k].asked = w->clock;
         put_letter(o, y);
       }
+    }
     ++w->clock;
   }
 
@@ -974,6 +1271,8 @@ c_code {
     x.how = before->by.how;
     x.node = before->w.node;
     x.term = term_of[before->w.q];
+    x.shared = is_shared[before->w.q];
+    x.kept = before->by.kept;
     return x;
   }
 
@@ -993,7 +1292,7 @@ c_code {
     if (!waits)
       remove_wait(w, mine->w);
     if (standing == standing_none)
-      before->over = 1;
+      remove_edge(w, before);
     return waits && standing != standing_none;
   }
 
@@ -1020,6 +1319,13 @@ c_code {
 #ifdef NO_CONFIRMATION
         good = accept(w, i, 1, standing_whole, 1);
 #else
+#ifdef CUT
+        if (!reachable(home)) {
+          w->missed |= 1 << home;
+          good = accept(w, i, 0, standing_none, 0);
+          continue;
+        }
+#endif
         places[home] |= 1 << i;
         some = 1;
 #endif
@@ -1055,13 +1361,27 @@ c_code {
     return 0;
   }
 
+#ifdef CUT
+  static void remember(int peer, const walk* w) {
+    check(!is_none(w->first) && w->first.attempt == 0,
+          "what is remembered has a name, in this model");
+    S.missed[n][peer] |= 1 << w->first.q;
+    if (w->all_waits)
+      S.missed_all[n][peer] |= 1 << w->first.q;
+  }
+#endif
+
   static void sentence(int q, int attempt, int why) {
     u8 found[Q];
     int s = session_of(q), x, o;
-    if (sentence_here(q, attempt, why) || why != 0)
+    if (sentence_here(q, attempt, why))
       return;
+#ifdef LATE_UNTOLD
+    if (why != 0)
+      return;
+#endif
     waits_of(s, found);
-    for (x = 2 * s; x < 2 * s + 2; ++x)
+    for each_of(s, x)
       for (o = 0; o < NODES; ++o)
         if (found[x] & (1 << o)) {
           begin(s, make_wait(x, found[x] >> 4, o), 1);
@@ -1102,13 +1422,16 @@ c_code {
     m.q = q;
     m.attempt = attempt;
     m.why = whole;
+#ifdef CUT
+    remember(home_of(q), w);
+#endif
     put_letter(home_of(q), m);
   }
 
   static int go_on(walk* w, int origin) {
     for (;;) {
       int closed, o, k;
-      if (!still_waits(w, origin))
+      if (!still_waits(w->first, w->all_waits, origin))
         return 0;
       if (w->candidate[0])
         return 1;
@@ -1135,21 +1458,30 @@ c_code {
   static void end_walk(int origin) {
     walk* w = &S.walks[n][origin];
     walk old = *w;
+    int i;
+#ifdef CUT
+    for (i = 0; i < NODES; ++i)
+      if (w->missed & (1 << i))
+        remember(i, w);
+#endif
     memset(w, 0, sizeof(*w));
-    if (old.again)
-      begin(origin, old.again_first, old.again_all);
+    for (i = 0; i < old.agains; ++i)
+      begin(origin, old.again[i], (old.again_all >> i) & 1);
   }
 
   /* walks::start */
   static void begin(int origin, wait first, int all_waits) {
     walk* w = &S.walks[n][origin];
+    int i;
     if (w->there) {
-      /* A list of such; one that asks for all waits stands for them all. */
-      all_waits |= w->again && (w->again_all || memcmp(&w->again_first, &first,
-                                                       sizeof(first)));
-      w->again = 1;
-      w->again_first = first;
-      w->again_all = all_waits;
+      for (i = 0; i < w->agains; ++i)
+        if (!memcmp(&w->again[i], &first, sizeof(first)))
+          break;
+      check(i < AGAIN, "too many beginnings for this model");
+      w->again[i] = first;
+      w->again_all |= (all_waits != 0) << i;
+      if (i == w->agains)
+        ++w->agains;
       return;
     }
     w->there = 1;
@@ -1217,6 +1549,7 @@ c_code {
             c.w = x.first;
             c.q = by[b].q; c.attempt = by[b].attempt; c.how = by[b].how;
             c.node = n; c.term = term_of[q];
+            c.shared = is_shared[q]; c.kept = by[b].kept;
             standing_of(&c);
             if (c.waits) {
               by[b].said = c.standing;
@@ -1297,7 +1630,7 @@ c_code {
   static void end_word(int q) {
     S.home[q].word = over;
     if (direct(q)) {
-      leave_queue(q, home_of(q));
+      abandon_wait(q, home_of(q));
       S.far[q][home_of(q)].elsewhere = 0;
     } else {
       S.home[q].post_cancel = 1;
@@ -1305,52 +1638,109 @@ c_code {
   }
 
   static void client_asks(int q) {
-    int s = session_of(q), other = q ^ 1;
+    int s = session_of(q), other, others = 0;
     home_side* h = &S.home[q];
     row* r = &ROW(q, home_of(q));
     n = home_of(q);
-    if (direct(q) && r->holder == 0 && r->size == 0) {
+    if (direct(q) && goes_in(r, q)) {
       /* The fast path: it is never on the board. */
-      r->holder = q + 1;
+      r->holders |= 1 << q;
       h->word = has_it;
 #ifndef INLINE_UNTOLD
       /* What waits elsewhere, or is on its way there, has held nothing when it
        * was asked for. */
-      if (on_board(other) && !direct(other))
-        S.home[other].post_elsewhere = 1;
+      for each_of(s, other)
+        if (on_board(other) && !direct(other))
+          S.home[other].post_elsewhere = 1;
 #endif
       return;
     }
+    for each_of(s, other)
+      if (on_board(other)) {
+        others = 1;
+        if (direct(other))
+          S.far[other][n].elsewhere = 1;
+        else
+          S.home[other].post_elsewhere = 1;
+      }
     h->word = pending;
     h->holds = holds_something(s);
-    if (on_board(other)) {
-      if (direct(other))
-        S.far[other][n].elsewhere = 1;
-      else
-        S.home[other].post_elsewhere = 1;
-      if (direct(q))
-        S.far[q][n].elsewhere = 1;
-    }
+    if (others && direct(q))
+      S.far[q][n].elsewhere = 1;
     if (!direct(q)) {
       h->post_open = 1;
       return;
     }
     r->queue[r->size++] = q;
-    if (holds_something(s) || on_board(other))
+    if (holds_something(s) || others)
       begin_walk(q, n, 1);
     h->holds = 0;
+  }
+
+  /* At the beginning. */
+  static void is_granted(int q) {
+    home_side* h = &S.home[q];
+    int o;
+    h->word = has_it;
+    for (o = 0; o < NODES; ++o)
+      if (nodes_of[q] & (1 << o)) {
+        ROW(q, o).holders |= 1 << q;
+        if (!direct(q))
+          S.far[q][o].state = complete;
+      }
+    if (direct(q))
+      return;
+    h->asked_for = h->is_whole = h->holds = 1;
+    h->held = nodes_of[q];
+  }
+
+  static void flush(int from, int to);
+  static void deliver_to_worker(int from, int to);
+
+  /* At the beginning: it has its part at the lead, and has asked the others. */
+  static void has_lead(int q) {
+    home_side* h = &S.home[q];
+    int o = lead_of(q);
+    n = home_of(q);
+    h->word = pending;
+    h->asked_for = 1;
+    h->asked = 1 << o;
+    ROW(q, o).holders |= 1 << q;
+    S.far[q][o].state = complete;
+    home_granted(o, q, 0);
+    for (o = 0; o < NODES; ++o)
+      if (o != n && (h->asked & (1 << o))) {
+        flush(n, o);
+        deliver_to_worker(n, o);
+        n = home_of(q);
+      }
+  }
+
+  /* At the beginning: it waits, on one node that is not its home; a walk from it
+   * has found nothing. */
+  static void is_queued(int q) {
+    home_side* h = &S.home[q];
+    int o = lead_of(q);
+    row* r = &ROW(q, o);
+    h->word = pending;
+    h->asked_for = 1;
+    h->asked = 1 << o;
+    h->holds = holds_something(session_of(q));
+    S.far[q][o].state = waiting;
+    r->queue[r->size++] = q;
   }
 
   static void client_releases(int q) {
     S.home[q].word = over;
     if (direct(q))
-      free_row(q, home_of(q));
+      free_row(q, home_of(q), 0);
     else
       S.home[q].post_release = 1;
   }
 
   static void open_posted(int q) {
     home_side* h = &S.home[q];
+    int other;
     n = home_of(q);
     h->post_open = 0;
     if (h->word != pending) {
@@ -1358,7 +1748,8 @@ c_code {
       h->post_cancel = 0;
       return;
     }
-    h->elsewhere = on_board(q ^ 1);
+    for each_of(session_of(q), other)
+      h->elsewhere |= other != q && on_board(other);
 #ifndef AGE_AS_ASKED
     /* After the look at the board: what is not there any more may be held. */
     h->holds |= holds_something(session_of(q));
@@ -1393,17 +1784,30 @@ c_code {
     coordinator_waits_elsewhere(q);
   }
 
-  static void grant_head(int o, int t) {
-    row* r = &S.rows[o][t];
-    int q = r->queue[0];
-    n = o;
+  static void grant(int q, int o) {
     leave_queue(q, o);
-    r->holder = q + 1;
+    ROW(q, o).holders |= 1 << q;
     if (direct(q)) {
       S.home[q].word = has_it;
       S.far[q][o].elsewhere = 0;
     } else {
       S.far[q][o].state = served;
+    }
+  }
+
+  /* lock_table::grant: with one request of a session all that it covers. */
+  static void grant_head(int o, int t) {
+    row* r = &S.rows[o][t];
+    int i;
+    n = o;
+    while (r->size && fits(r, r->queue[0])) {
+      int q = r->queue[0];
+      grant(q, o);
+      for (i = 0; i < r->size;)
+        if (lets_in(q, r->queue[i]))
+          grant(r->queue[i], o);
+        else
+          ++i;
     }
   }
 
@@ -1449,6 +1853,41 @@ c_code {
     begin(session_of(q), w, all != 0);
   }
 
+  static void start_walk_of_all(int s, int o) {
+    n = o;
+    S.begin_all[s][o] = 0;
+    begin(s, make_wait(0, 0, 3), 1);
+  }
+
+#ifdef CUT
+  /* walks::peer_back */
+  static void link_up(int o) {
+    int p = o == CUT_FROM ? CUT_TO : CUT_FROM, s, q;
+    u8 some, all;
+    n = o;
+    S.up[n] |= 1 << p;
+#ifndef BACK_TOO_SOON
+    for (s = 0; s < SESSIONS; ++s) {
+      walk* w = &S.walks[n][s];
+      if (!w->there || !(w->missed & (1 << p)))
+        continue;
+      w->missed &= ~(1 << p);
+      check(w->agains < AGAIN, "too many beginnings for this model");
+      w->again[w->agains] = w->first;
+      w->again_all |= (w->all_waits != 0) << w->agains;
+      ++w->agains;
+    }
+#endif
+    some = S.missed[n][p];
+    all = S.missed_all[n][p];
+    S.missed[n][p] = S.missed_all[n][p] = 0;
+    for (q = 0; q < Q; ++q)
+      if ((some & (1 << q))
+          && still_waits(make_wait(q, 0, n), (all >> q) & 1, session_of(q)))
+        begin(session_of(q), make_wait(q, 0, n), (all >> q) & 1);
+  }
+#endif
+
   /* -- the truth ------------------------------------------------------------ */
 
   typedef struct {
@@ -1473,20 +1912,27 @@ c_code {
            && ((h->asked | h->held) & (1 << o));
   }
 
+#define FACTS 24
   static int facts(fact* out) {
-    int o, q, i, size = 0;
+    int o, q, i, gate, size = 0;
     for (q = 0; q < Q; ++q)
       for (o = 0; o < NODES; ++o) {
         row* r = &ROW(q, o);
         if (!truly_waits(q, o))
           continue;
-        for (i = -1; i < r->size; ++i) {
-          int u = i < 0 ? r->holder - 1 : r->queue[i];
-          if (u == q)
+        for (i = 0; i < r->size && r->queue[i] != q; ++i)
+          if (lets_in(r->queue[i], q))
             break;
-          if (u < 0 || session_of(u) == session_of(q)
+        gate = i;
+        for (i = -Q; i < gate; ++i) {
+          int u = i < 0 ? i + Q : r->queue[i];
+          if (i < 0 && (!(r->holders & (1 << u))
+                        || (is_shared[q] && is_shared[u] && !r->kept)))
+            continue;
+          if (session_of(u) == session_of(q)
               || !(i < 0 ? truly_holds(u, o) : truly_waits(u, o)))
             continue;
+          check(size < FACTS, "too much is true for this model");
           out[size].q = q;
           out[size].attempt = S.home[q].attempt;
           out[size].from = session_of(q);
@@ -1504,7 +1950,7 @@ c_code {
    * granted, if that is on its way. */
   static int age_may_be(int s) {
     int q, o;
-    for (q = 2 * s; q < 2 * s + 2; ++q)
+    for each_of(s, q)
       for (o = 0; o < NODES; ++o)
         if (!direct(q) && truly_holds(q, o)
             && (S.far[q][o].state == served || S.far[q][o].state == complete))
@@ -1532,7 +1978,7 @@ c_code {
 
   /* How many cycles there are; what they allow. */
   static int look_for_cycles(void) {
-    fact f[24];
+    fact f[FACTS];
     fact* all[3];
     int size = facts(f), i, j, k, found = 0;
     for (i = 0; i < size; ++i)
@@ -1563,14 +2009,18 @@ c_code {
         return 0;
     for (o = 0; o < NODES; ++o) {
       for (s = 0; s < SESSIONS; ++s)
-        if (S.walks[o][s].there)
+        if (S.walks[o][s].there || S.begin_all[s][o])
           return 0;
       for (q = 0; q < Q; ++q)
         if (S.begin[q][o] || S.far[q][o].state == served)
           return 0;
       for (p = 0; p < TERMS; ++p)
-        if (!S.rows[o][p].holder && S.rows[o][p].size)
+        if (S.rows[o][p].size && fits(&S.rows[o][p], S.rows[o][p].queue[0]))
           return 0;
+#ifdef CUT
+      if (S.up[o] != (1 << NODES) - 1)
+        return 0;
+#endif
     }
     for (q = 0; q < Q; ++q)
       if (S.home[q].post_open || S.home[q].post_cancel
@@ -1585,19 +2035,17 @@ c_code {
     memset(&S.can, 0, sizeof(S.can));
     for (q = 0; q < Q; ++q) {
       home_side* h = &S.home[q];
-      home_side* first = &S.home[q & ~1];
-      S.can.ask[q] = nodes_of[q] && h->word == nothing
-                     && (q % 2 == 0 || first->word == has_it
+      S.can.ask[q] = nodes_of[q] && h->word == nothing;
+      for (p = 0; p < q; ++p)
+        if (session_of(p) == session_of(q) && S.home[p].word != has_it
 #ifdef TOGETHER
-                         || first->word == pending
+            && S.home[p].word != pending
 #endif
-                     );
-      S.can.release[q] = h->word == has_it;
-#ifdef CALM
-      if (!quiet && session_of(q) < 2)
-        S.can.release[q] = 0;
-#endif
-      S.can.end[q] = S.ends > 0 && h->word == pending;
+        )
+          S.can.ask[q] = 0;
+      S.can.release[q] = h->word == has_it && (quiet || ((MAY_GO >> q) & 1));
+      S.can.end[q]
+        = S.ends > 0 && h->word == pending && ((MAY_END >> q) & 1);
       S.can.open[q] = h->post_open;
       S.can.cancel[q] = h->post_cancel && !h->post_open;
       S.can.give_up[q] = h->post_release;
@@ -1605,17 +2053,31 @@ c_code {
       for (o = 0; o < NODES; ++o) {
         S.can.hear[q][o] = S.far[q][o].state == served;
         /* Of one inbox: that its session waits elsewhere was posted first. */
-        S.can.begin[q][o] = S.begin[q][o] != 0
-                            && !(direct(q) && S.home[q ^ 1].post_elsewhere);
+        S.can.begin[q][o] = S.begin[q][o] != 0;
+        for each_of(session_of(q), p)
+          if (p != q && direct(q) && S.home[p].post_elsewhere)
+            S.can.begin[q][o] = 0;
       }
     }
     for (o = 0; o < NODES; ++o) {
       for (t = 0; t < TERMS; ++t)
-        S.can.grant[o][t] = !S.rows[o][t].holder && S.rows[o][t].size;
+        S.can.grant[o][t] = S.rows[o][t].size
+                            && fits(&S.rows[o][t], S.rows[o][t].queue[0]);
+      for (q = 0; q < SESSIONS; ++q)
+        S.can.begin_all[q][o] = S.begin_all[q][o];
     }
+#ifdef CUT
+    S.can.up[CUT_FROM] = !((S.up[CUT_FROM] >> CUT_TO) & 1);
+    S.can.up[CUT_TO] = !((S.up[CUT_TO] >> CUT_FROM) & 1);
+#endif
     for (p = 0; p < LINKS; ++p) {
       S.can.worker[p] = S.to_worker[p].size != 0;
       S.can.scope[p] = S.to_scope[p].size != 0;
+#ifdef CUT
+      if ((p == link(CUT_FROM, CUT_TO) && S.can.up[CUT_TO])
+          || (p == link(CUT_TO, CUT_FROM) && S.can.up[CUT_FROM]))
+        S.can.scope[p] = 0;
+#endif
       S.can.flush[p] = S.unsent[p].size != 0;
     }
     S.can.finish = quiet;
@@ -1629,7 +2091,7 @@ c_code {
     int q, o, t;
     for (o = 0; o < NODES; ++o) {
       for (t = 0; t < TERMS; ++t)
-        check(!S.rows[o][t].holder && !S.rows[o][t].size,
+        check(!S.rows[o][t].holders && !S.rows[o][t].size,
               "nothing is left in a row");
       for (q = 0; q < Q; ++q)
         check(S.far[q][o].state == no_part, "no part is left");
@@ -1640,7 +2102,7 @@ c_code {
 
   /* For reading a trail: SHOW=1 ./pan -r */
   static void show(void) {
-    fact f[24];
+    fact f[FACTS];
     int i, q, o, s, size = facts(f);
     if (!getenv("SHOW"))
       return;
@@ -1650,8 +2112,8 @@ c_code {
              S.home[q].attempt, S.home[q].elsewhere, S.home[q].holds);
     for (o = 0; o < NODES; ++o)
       for (i = 0; i < TERMS; ++i) {
-        printf("\tnode %d term %d: holder %d queue", o, i,
-               S.rows[o][i].holder - 1);
+        printf("\tnode %d term %d: holders %x%s queue", o, i,
+               S.rows[o][i].holders, S.rows[o][i].kept ? " kept" : "");
         for (q = 0; q < S.rows[o][i].size; ++q)
           printf(" %d%s", S.rows[o][i].queue[q],
                  S.far[S.rows[o][i].queue[q]][o].elsewhere ? "e" : "");
@@ -1667,15 +2129,26 @@ c_code {
       printf("\t%d waits for %d\n", f[i].q, f[i].by);
   }
 
+#define GRANTED(q) is_granted(q);
+#define AT_LEAD(q) has_lead(q);
+#define QUEUED(q) is_queued(q);
 #define HOME(session, node) home_of_session[session] = node;
 #define ASK(session, which, term, nodes) \
-  term_of[2 * session + which] = term; nodes_of[2 * session + which] = nodes;
+  REQUEST_OF(session, 2 * session + which, term, nodes)
+#define REQUEST_OF(session, q, term, nodes) \
+  session_of_request[q] = session; term_of[q] = term; nodes_of[q] = nodes;
+#define SHARED(q) is_shared[q] = 1;
 
   static void at_first(void) {
     memset(&S, 0, sizeof(S));
     PLAY
+#ifdef CUT
+    memset(S.up, (1 << NODES) - 1, sizeof(S.up));
+    S.up[CUT_FROM] &= ~(1 << CUT_TO);
+    S.up[CUT_TO] &= ~(1 << CUT_FROM);
+#endif
 #ifdef AT_FIRST
-    client_asks(AT_FIRST);
+    AT_FIRST
 #endif
     after();
   }
@@ -1699,6 +2172,14 @@ c_code {
   STEP(give_up[q], release_posted(q)) \
   STEP(elsewhere[q], elsewhere_posted(q)) \
   AT(q, 0) AT(q, 1) AT_2(q)
+#if NODES > 2
+#define BEGINS(s) STEP(begin_all[s][0], start_walk_of_all(s, 0)) \
+  STEP(begin_all[s][1], start_walk_of_all(s, 1)) \
+  STEP(begin_all[s][2], start_walk_of_all(s, 2))
+#else
+#define BEGINS(s) STEP(begin_all[s][0], start_walk_of_all(s, 0)) \
+  STEP(begin_all[s][1], start_walk_of_all(s, 1))
+#endif
 #define LINK(i, o, p) \
   STEP(worker[i], deliver_to_worker(o, p)) \
   STEP(scope[i], deliver_to_scope(o, p)) \
@@ -1728,9 +2209,20 @@ init {
   REQUEST(1)
   REQUEST(2)
   REQUEST(3)
-#if SESSIONS > 2
+#if Q > 4
   REQUEST(4)
+#endif
+#if Q > 5
   REQUEST(5)
+#endif
+  BEGINS(0)
+  BEGINS(1)
+#if SESSIONS > 2
+  BEGINS(2)
+#endif
+#ifdef CUT
+  STEP(up[CUT_FROM], link_up(CUT_FROM))
+  STEP(up[CUT_TO], link_up(CUT_TO))
 #endif
   NODE(0)
   NODE(1)
