@@ -428,7 +428,7 @@ TEST(lock_interleavings, fast_locks_meet_a_queue_that_becomes_empty) {
   PAWL_SKIP_FIBERS();
   for (auto mode : {shared, exclusive}) {
     stage s;
-    report(interleavings{3}.explore([&]() -> play {
+    report(interleavings{2}.explore([&]() -> play {
       auto& a = s.cast(1, exclusive);
       auto& b = s.cast(1, exclusive);
       auto& c = s.cast(0, exclusive);
