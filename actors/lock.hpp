@@ -84,8 +84,8 @@ public:
     return record_ != nullptr;
   }
 
-  /// Gives up what its client has not seen: an upgrade falls back to the prior
-  /// mode. Of a lock for this node alone.
+  /// For pawl's own use: gives up what its client has not seen; an upgrade falls
+  /// back to the prior mode. Only for a lock for this node alone.
   void give_back() noexcept;
 
 private:

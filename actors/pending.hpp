@@ -137,7 +137,6 @@ protected:
   explicit pending(ask&& what);
 
   /// Once granted: the handles. In the order of the terms.
-  lock handle_of(hold_record& r) noexcept;
   void take(lock& out);
   void take(lock_set& out);
 
@@ -145,6 +144,7 @@ protected:
   [[nodiscard]] failure why() const;
 
 private:
+  lock handle_of(hold_record& r) noexcept;
   void report() noexcept;
   void drop_claim() noexcept;
   void settled() noexcept override;

@@ -64,6 +64,7 @@ outcome lock_here(ask& what, const term_lock& x, lock& out,
     auto overtook = false;
     verdict
       = scope.locks.try_lock_covered(*what.who, x.what, x.mode, r, &overtook);
+    // Those that it went past wait for this session from now on.
     if (verdict == outcome::granted && overtook)
       scope.left_waiting(what.who->id());
   }

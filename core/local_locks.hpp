@@ -61,9 +61,10 @@ public:
   /// holds on all nodes. Called once per record.
   virtual void release_whole(hold_owner& x) = 0;
 
-  /// A request ended in its queue ahead of another one of its session, which it
-  /// would have let in: that one waits for others from now on. Time to search
-  /// for cycles that go through it. Called without any bit held.
+  /// Who waits for whom has changed around a session, and nobody has entered a
+  /// wait: a request ended in its queue ahead of another one of its session,
+  /// which it would have let in. Time to search for cycles that go through the
+  /// session. May be early or for nothing. Called without any bit held.
   virtual void left_waiting(const session_id& who) = 0;
 };
 

@@ -124,7 +124,8 @@ struct raised_message {
 
 /// node -> home: the hold that came from this request has lost here, against a
 /// hold with a larger token (a heal). A pending request gives way and asks
-/// anew; a granted one ends: its home answers with a release.
+/// anew; a granted one ends: its home answers with an abandon, or if it holds
+/// other terms still with a release.
 struct lost_message {
   request_id id;
   std::uint16_t which = 0;
